@@ -1,0 +1,100 @@
+package dataset
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+)
+
+// WindowRows is the number of rows of the stream that are shuffled together.
+const WindowRows = 65536
+
+// Batch is some rows in compressed sparse row form. Row i has the label
+// Label[i], the weight Weight[i] and the entries Keys[Offsets[i]:Offsets[i+1]]
+// with their Values. A Batch is refilled by each Next, which reuses its slices.
+type Batch struct {
+	Rows    int       // rows in the batch
+	Label   []float32 // Rows labels, 0 or 1
+	Weight  []float32 // Rows weights; 1 where the format has none
+	Offsets []int32   // Rows+1 positions in Keys and Values, the first 0
+	Keys    []uint64  // feature ids, strictly rising within a row
+	Values  []float32 // one finite, non-zero value a key
+}
+
+// Source is a stream of batches, epoch after epoch. One goroutine at a time may
+// call it.
+type Source interface {
+	// Next fills b with the next batch and reports true. It reports false, once,
+	// at the end of each epoch; the call after that begins the next epoch.
+	// After an error every call returns that error until Seek succeeds.
+	Next(b *Batch) (bool, error)
+	// Seek makes Next continue at the given batch of the given epoch, both from
+	// 0. A batch past the end of the epoch stands for the end of the epoch.
+	Seek(epoch, batch int) error
+	// Close releases the open files.
+	Close() error
+}
+
+// Split selects the rows of a stream for training or for testing.
+type Split struct {
+	Every int  // row i of the stream, from 0, is test when i % Every == Every-1; 0 means no split
+	Test  bool // take the test rows; false takes the others
+}
+
+// takes reports whether row i of the stream is selected.
+func (s Split) takes(i int) bool {
+	return s.Every == 0 || (i%s.Every == s.Every-1) == s.Test
+}
+
+// Config says what to read. Zero values are defaults.
+type Config struct {
+	Format  string       // "libsvm", the default
+	Paths   []string     // files, read in this order as one stream; at least one
+	Batch   int          // rows a batch; 0 means 256
+	Seed    uint64       // of the order of rows
+	InOrder bool         // keep the order of the files: for evaluation and prediction
+	Split   Split        // which rows to take
+	SkipBad bool         // count malformed rows instead of failing on the first
+	Logger  *slog.Logger // nil discards
+}
+
+// Validate reports every fault of c, joined.
+func (c Config) Validate() error {
+	var faults []error
+	if c.Format != "" && c.Format != "libsvm" {
+		faults = append(faults, fmt.Errorf("unknown format %q: want libsvm", c.Format))
+	}
+	if len(c.Paths) == 0 {
+		faults = append(faults, errors.New("no data file given"))
+	}
+	for _, p := range c.Paths {
+		if err := checkFile(p); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	if c.Batch < 0 {
+		faults = append(faults, fmt.Errorf("batch size %d: want 1 or more", c.Batch))
+	}
+	if c.Split.Every < 0 || c.Split.Every == 1 {
+		faults = append(faults, fmt.Errorf("split every=%d: want 2 or more", c.Split.Every))
+	}
+	return errors.Join(faults...)
+}
+
+// checkFile refuses early what could never be read.
+func checkFile(path string) error {
+	if path == "" {
+		return errors.New("empty name of a data file")
+	}
+	st, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return fmt.Errorf("find data file: %w", err)
+	case st.IsDir():
+		return fmt.Errorf("open data file %s: it is a directory", path)
+	case st.Mode().IsRegular() && st.Size() == 0:
+		return fmt.Errorf("open data file %s: it is empty", path)
+	}
+	return nil
+}
