@@ -1,0 +1,83 @@
+package p2p
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// The errors a caller may branch on. Every backend wraps them, so test with [errors.Is].
+var (
+	// ErrClosed means that this side closed the Comm, or that it was dead already.
+	ErrClosed = errors.New("p2p: comm closed")
+	// ErrPeer means that the other side is lost: it closed, died, or broke the protocol.
+	ErrPeer = errors.New("p2p: peer lost")
+	// ErrLength means that the two sides named different lengths for one message.
+	ErrLength = errors.New("p2p: lengths differ")
+	// ErrRank means that the peer is not another rank of this Comm. Nothing was transferred and the Comm lives on.
+	ErrRank = errors.New("p2p: no such peer")
+	// ErrCorrupt means that bytes did not arrive as they were sent.
+	ErrCorrupt = errors.New("p2p: bytes corrupted")
+)
+
+// Comm moves bytes between a fixed set of ranks. It promises what HCCL promises and no more:
+//
+//   - Messages from one rank to another are matched with that rank's receives by order alone, each direction for
+//     itself: there are no tags and no wildcards. Both sides know the length, and it may be zero.
+//   - A send completes when its receive has taken the bytes. A backend may buffer or may wait for the receive;
+//     a caller must not rely on either.
+//   - Isend and Irecv return at once. From the call until the Request completes the buffer belongs to the Comm: a send
+//     buffer must not be written, a receive buffer neither read nor written. After completion, also by an error, the
+//     Comm does not touch it again.
+//   - After an error other than ErrRank the Comm is dead: all that is pending fails, all that follows fails, with the
+//     first cause in the text. Close it and make a new one.
+//   - A rank may close as soon as its own Requests are complete.
+//
+// All methods may be called by any number of goroutines at the same time; who wants an order between two calls
+// to the same peer makes them from one goroutine.
+type Comm interface {
+	// Rank is this side's number, 0 <= Rank < Size.
+	Rank() int
+	// Size is the number of ranks.
+	Size() int
+	// Isend begins to send all of b to peer.
+	Isend(peer int, b Buffer) *Request
+	// Irecv begins to fill all of b from peer.
+	Irecv(peer int, b Buffer) *Request
+	// Close ends the Comm and may be called more than once. Every pending Request fails with ErrClosed, on this
+	// side at once or as soon as the backend has let go of its buffer, on the peers with ErrPeer.
+	Close() error
+}
+
+// Buffer is a piece of memory that a Comm can send from or receive into: host memory so far. It is a small value, made by
+// a constructor and passed by value, so that other kinds of memory can be added without a change for callers that use Bytes.
+type Buffer struct {
+	host []byte
+}
+
+// Bytes makes a Buffer of host memory. It does not copy.
+func Bytes(b []byte) Buffer { return Buffer{host: b} }
+
+// Host returns the memory as the host sees it.
+func (b Buffer) Host() []byte { return b.host }
+
+// Len is the number of bytes.
+func (b Buffer) Len() int { return len(b.host) }
+
+// Send sends all of b to peer and waits until the peer has taken it. If ctx ends first the Comm must be closed.
+func Send(ctx context.Context, c Comm, peer int, b Buffer) error {
+	return c.Isend(peer, b).Wait(ctx)
+}
+
+// Recv fills all of b from peer. If ctx ends first the Comm must be closed.
+func Recv(ctx context.Context, c Comm, peer int, b Buffer) error {
+	return c.Irecv(peer, b).Wait(ctx)
+}
+
+// CheckPeer returns an error that wraps ErrRank unless peer is another rank of c. Backends call it first.
+func CheckPeer(c Comm, peer int) error {
+	if peer < 0 || peer >= c.Size() || peer == c.Rank() {
+		return fmt.Errorf("reach peer %d from rank %d of %d: %w", peer, c.Rank(), c.Size(), ErrRank)
+	}
+	return nil
+}
