@@ -1,0 +1,2 @@
+// Package link is the control plane between two processes.
+package link

@@ -1,0 +1,96 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"hcclps/p2p"
+)
+
+// Network makes connections. p2p/tcp and p2p/inproc have one each.
+type Network interface {
+	// Listen opens addr for peers until the listener is closed.
+	Listen(ctx context.Context, addr string) (net.Listener, error)
+	// Dial connects to a listener. It gives up when ctx ends.
+	Dial(ctx context.Context, addr string) (net.Conn, error)
+}
+
+// Comm is a p2p.Comm whose goroutines are owned by Run. Run blocks until ctx ends, the Comm is closed or its peer is lost.
+type Comm interface {
+	p2p.Comm
+	Run(ctx context.Context) error
+}
+
+// PairFunc makes the bulk Comm of a pair from a fresh connection. The dialler is rank 0, the acceptor rank 1.
+// The Comm owns conn from then on.
+type PairFunc func(conn net.Conn, rank int) Comm
+
+// Priority orders the bodies that wait for the bulk Comm of a pair: a body is granted before every body of a later class.
+type Priority uint8
+
+// The classes, the most urgent first.
+const (
+	Pull Priority = iota
+	Push
+	Background
+	priorities = 3
+)
+
+// String is the name in logs.
+func (p Priority) String() string {
+	switch p {
+	case Pull:
+		return "pull"
+	case Push:
+		return "push"
+	case Background:
+		return "background"
+	default:
+		return fmt.Sprintf("priority(%d)", uint8(p))
+	}
+}
+
+// The causes a caller may branch on with errors.Is. Calls return them inside an *Error.
+var (
+	// ErrPeer means that the connection was lost while the call was under way: whether it took effect is unknown.
+	ErrPeer = p2p.ErrPeer
+	// ErrUnreachable means that no connection could be made: the call was not sent.
+	ErrUnreachable = errors.New("unreachable")
+	// ErrStopped means that this side's Run has ended or, for a call, was never started.
+	ErrStopped = errors.New("link stopped")
+	// ErrNoReply means that the handler returned without an answer.
+	ErrNoReply = errors.New("handler gave no reply")
+	// ErrCancelled means, on the server, that the caller has given the call up.
+	ErrCancelled = errors.New("call cancelled by the caller")
+	// ErrTooLarge means that a head or a body is over the limit of one side.
+	ErrTooLarge = errors.New("too large")
+	// ErrMalformed means that bytes from the peer are not what the protocol says.
+	ErrMalformed = errors.New("malformed")
+	// ErrVersion means that the two sides speak different versions.
+	ErrVersion = errors.New("wrong version")
+	// ErrWrongCluster means that the other side belongs to another cluster.
+	ErrWrongCluster = errors.New("wrong cluster")
+	// ErrWrongRecipient means that another server than the one meant answers at this address.
+	ErrWrongRecipient = errors.New("wrong recipient")
+)
+
+// Error says what failed, with whom and why.
+type Error struct {
+	Op   string // dial, hello, call
+	Addr string // address of the peer
+	Peer string // its id, "" when not known
+	Err  error
+}
+
+// Error is "op addr (id): cause".
+func (e *Error) Error() string {
+	if e.Peer == "" {
+		return fmt.Sprintf("%s %s: %v", e.Op, e.Addr, e.Err)
+	}
+	return fmt.Sprintf("%s %s (%s): %v", e.Op, e.Addr, e.Peer, e.Err)
+}
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Err }
