@@ -1,0 +1,2 @@
+// Package rafttransport carries the Raft messages of many groups between servers.
+package rafttransport

@@ -1,0 +1,2 @@
+// Package snapshot is a raft.SnapshotStore on dirty pages.
+package snapshot
