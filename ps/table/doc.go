@@ -1,0 +1,2 @@
+// Package table stores the rows of one table in one shard.
+package table
