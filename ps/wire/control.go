@@ -1,0 +1,132 @@
+package wire
+
+import "time"
+
+// OpenRequest opens (or opens again) the session of a worker. Reply body:
+// OpenReply as JSON.
+type OpenRequest struct {
+	Job    string    `json:"job"`
+	Worker string    `json:"worker"`
+	Rank   uint32    `json:"rank"`
+	Params JobParams `json:"params"`
+	Owner  string    `json:"owner"` // host, pid
+}
+
+// OpenReply is what a worker needs to go to the shards.
+type OpenReply struct {
+	Incarnation uint64        `json:"incarnation"`
+	Params      JobParams     `json:"params"`
+	Tables      []Table       `json:"tables"`
+	Owner       string        `json:"owner"` // as fences will show it
+	Lease       time.Duration `json:"lease"`
+	// Rejoin is set when the worker had been expelled: it is required again
+	// from this step on.
+	Rejoin *uint64 `json:"rejoin,omitempty"`
+}
+
+// SessionRef names a session at the meta group.
+type SessionRef struct {
+	Job         string `json:"job"`
+	Worker      string `json:"worker"`
+	Incarnation uint64 `json:"incarnation"`
+}
+
+// RenewRequest renews the lease of a session; the answer has no body.
+type RenewRequest struct{ SessionRef }
+
+// CloseRequest ends a session: after Finish nothing else happens; before it
+// the worker leaves, by a plan.
+type CloseRequest struct {
+	SessionRef
+	Finished bool `json:"finished"`
+}
+
+// TableRequest creates a table, or finds it. Reply body: Table as JSON, its id
+// filled in; it is in force on every shard when the answer comes.
+type TableRequest struct {
+	SessionRef
+	Table Table `json:"table"`
+}
+
+// ClaimRequest asks for the next range of batches under ssp and asp.
+type ClaimRequest struct {
+	SessionRef
+	Have  uint64 `json:"have"`             // number of the claim whose batches are all pushed; 0: none yet
+	EndOf uint32 `json:"end_of,omitempty"` // this epoch ...
+	End   uint64 `json:"end,omitempty"`    // ... was found to have so many batches
+}
+
+// Claim is a range of batches of an epoch: [From, To). Reply body of a
+// ClaimRequest, as JSON.
+type Claim struct {
+	Number uint64 `json:"number"`
+	Epoch  uint32 `json:"epoch"`
+	From   uint64 `json:"from"`
+	To     uint64 `json:"to"`
+}
+
+// PlanRequest asks for a PlanRate or PlanStop. Reply body: Plan as JSON, with
+// the step T at which it takes effect.
+type PlanRequest struct {
+	SessionRef
+	Plan Plan `json:"plan"`
+}
+
+// StatusRequest asks a server what it sees. Reply body: ServerStatus as JSON.
+type StatusRequest struct {
+	Waiting bool `json:"waiting"`
+}
+
+// ServerStatus is one server's view.
+type ServerStatus struct {
+	Name    string        `json:"name"`
+	ID      string        `json:"id"`
+	Addr    string        `json:"addr"`
+	Version string        `json:"version"`
+	Uptime  time.Duration `json:"uptime"`
+	Rows    int64         `json:"rows"`
+	Bytes   int64         `json:"bytes"` // of tables
+	Groups  []GroupStatus `json:"groups"`
+}
+
+// GroupStatus is one replica of a group.
+type GroupStatus struct {
+	Group     uint32      `json:"group"`
+	State     string      `json:"state"` // leader, follower, candidate
+	Leader    string      `json:"leader"`
+	Term      uint64      `json:"term"`
+	Applied   uint64      `json:"applied"`
+	Last      uint64      `json:"last"`
+	LogBytes  int64       `json:"log_bytes"`
+	Elections uint64      `json:"elections"` // times this replica became leader
+	Jobs      []JobStatus `json:"jobs,omitempty"`
+	Durable   string      `json:"durability"`
+}
+
+// JobStatus is a job on a replica.
+type JobStatus struct {
+	Job       string         `json:"job"`
+	Clock     uint64         `json:"clock"`
+	Applied   uint64         `json:"applied_pushes"`   // (worker, step) applied
+	Duplicate uint64         `json:"duplicate_pushes"` // answered from a stored answer by this replica since its start
+	Workers   []WorkerStatus `json:"workers"`
+	Waiting   []Wait         `json:"waiting,omitempty"`
+}
+
+// WorkerStatus is a worker on a replica.
+type WorkerStatus struct {
+	Worker      string `json:"worker"`
+	Rank        uint32 `json:"rank"`
+	Incarnation uint64 `json:"incarnation"`
+	Done        uint64 `json:"done"`
+	State       string `json:"state"` // open, finished, expelled
+	Owner       string `json:"owner"`
+}
+
+// Wait says who waits for whom, and since when.
+type Wait struct {
+	Who   string        `json:"who"`
+	What  string        `json:"what"` // "push of step 7", "pull of step 8", "step 0"
+	For   []string      `json:"for"`  // workers or servers that are missing
+	Since time.Duration `json:"since"`
+}

@@ -1,0 +1,247 @@
+package wire
+
+// Target names the shard and the session of a request. A step is one
+// transaction per shard under the identity (Worker, step); Incarnation is the
+// fence that tells a restarted worker from its own ghost.
+type Target struct {
+	Group       uint32 // Raft group: shard index + 1
+	Job         string
+	Worker      string
+	Incarnation uint64
+}
+
+func (t *Target) fields(c *coder) {
+	c.u32(&t.Group)
+	c.str(&t.Job)
+	c.str(&t.Worker)
+	c.u64(&t.Incarnation)
+}
+
+// Push carries one part of a worker's step. Body: sections of gradients,
+// summed over the batch's rows. Every step has exactly Parts parts; the last
+// one is the closing part, and its Cursor is where the data goes on.
+type Push struct {
+	Target
+	Step   uint64 // 0-based
+	Part   uint32 // 0-based
+	Parts  uint32 // parts a step, the job's number
+	Rows   uint32 // rows of data behind the gradients
+	Cursor []byte // data position after this step; closing part only; <= MaxCursor bytes
+	Resent bool   // the same bytes were sent before
+}
+
+// MaxCursor bounds a data cursor.
+const MaxCursor = 64
+
+func (*Push) kind() Kind { return KindPush }
+func (m *Push) fields(c *coder) {
+	m.Target.fields(c)
+	c.u64(&m.Step)
+	c.u32(&m.Part)
+	c.u32(&m.Parts)
+	c.u32(&m.Rows)
+	c.bytes(&m.Cursor)
+	c.bool(&m.Resent)
+	if c.read && len(m.Cursor) > MaxCursor {
+		c.fail("cursor of %d bytes is over %d", len(m.Cursor), MaxCursor)
+	}
+}
+
+// Infinity as the step of a Pull waits until every worker has finished.
+const Infinity = ^uint64(0)
+
+// Pull asks for weights. Body: sections with keys only. Answer body: the
+// values of each section in order.
+type Pull struct {
+	Target
+	Step  uint64 // bsp: exactly the pushes of earlier steps; ssp: the clock of the read; Infinity: all have finished
+	Own   uint64 // the caller's acknowledged steps on this shard: the answer must hold them
+	Term  uint64 // the highest (term, index) this session saw on this shard:
+	Index uint64 // the answer must not be older
+	Fresh bool   // linearizable: as of some moment after the request arrived
+}
+
+func (*Pull) kind() Kind { return KindPull }
+func (m *Pull) fields(c *coder) {
+	m.Target.fields(c)
+	c.u64(&m.Step)
+	c.u64(&m.Own)
+	c.u64(&m.Term)
+	c.u64(&m.Index)
+	c.bool(&m.Fresh)
+}
+
+// Fence opens incarnation Target.Incarnation of a worker at a shard; older
+// ones are refused from then on. The answer's Done and Cursor say how far the
+// worker is on this shard.
+type Fence struct {
+	Target
+	Params JobParams
+	Rank   uint32
+	Owner  string // host, pid, when opened: shown to whoever is fenced off
+}
+
+func (*Fence) kind() Kind { return KindFence }
+func (m *Fence) fields(c *coder) {
+	m.Target.fields(c)
+	m.Params.fields(c)
+	c.u32(&m.Rank)
+	c.str(&m.Owner)
+}
+
+// Sync is how the workers of a job wait for each other.
+type Sync uint8
+
+// The consistency models: bulk synchronous, stale synchronous, asynchronous.
+const (
+	BSP Sync = iota
+	SSP
+	ASP
+)
+
+// JobParams are fixed when a job's first worker opens it.
+type JobParams struct {
+	World     uint32 `json:"world"`     // workers
+	Sync      Sync   `json:"sync"`      // BSP, SSP, ASP
+	Staleness uint32 `json:"staleness"` // SSP: steps a read may lag
+	Parts     uint32 `json:"parts"`     // parts a step
+	Sum       bool   `json:"sum"`       // reduce by sum, not by mean over rows
+	Seed      uint64 `json:"seed"`
+}
+
+func (p *JobParams) fields(c *coder) {
+	c.u32(&p.World)
+	c.u8((*uint8)(&p.Sync))
+	c.u32(&p.Staleness)
+	c.u32(&p.Parts)
+	c.bool(&p.Sum)
+	c.u64(&p.Seed)
+	if c.read && (p.World == 0 || p.Sync > ASP || p.Parts == 0 || p.Parts > MaxParts) {
+		c.fail("job parameters %+v", *p)
+	}
+}
+
+// MaxParts bounds the parts of a step (a bitmap of them is replicated state).
+const MaxParts = 64
+
+// Finish says that the worker has no step Step or later: its clock is lifted.
+type Finish struct {
+	Target
+	Step uint64
+}
+
+func (*Finish) kind() Kind { return KindFinish }
+func (m *Finish) fields(c *coder) {
+	m.Target.fields(c)
+	c.u64(&m.Step)
+}
+
+// PlanKind is what a plan changes.
+type PlanKind uint8
+
+// Kinds of plans.
+const (
+	PlanTable PlanKind = iota // a table exists: Table
+	PlanJoin                  // an expelled worker is required again: Fence
+	PlanExpel                 // a worker's lease ended or it left: Target.Worker
+	PlanRate                  // learning rates are multiplied by Rate
+	PlanStop                  // no step T or later
+)
+
+// Plan is a change that takes effect at step T on every shard.
+type Plan struct {
+	ID    uint64   `json:"id"` // ascending per job
+	Kind  PlanKind `json:"kind"`
+	T     uint64   `json:"t"`
+	Table Table    `json:"table,omitzero"`
+	Join  Fence    `json:"join,omitzero"`
+	// Worker, its Incarnation and Why: PlanExpel.
+	Worker      string  `json:"worker,omitempty"`
+	Incarnation uint64  `json:"incarnation,omitempty"`
+	Why         string  `json:"why,omitempty"`
+	Rate        float32 `json:"rate,omitempty"`
+}
+
+func (p *Plan) fields(c *coder) {
+	c.u64(&p.ID)
+	c.u8((*uint8)(&p.Kind))
+	c.u64(&p.T)
+	switch p.Kind {
+	case PlanTable:
+		p.Table.fields(c)
+	case PlanJoin:
+		p.Join.fields(c)
+	case PlanExpel:
+		c.str(&p.Worker)
+		c.u64(&p.Incarnation)
+		c.str(&p.Why)
+	case PlanRate:
+		c.f32(&p.Rate)
+	case PlanStop:
+	default:
+		c.fail("plan kind %d", p.Kind)
+	}
+}
+
+// Hold asks a shard to log a plan before it applies step T; it answers OK
+// (held), or Late when it is past T-1.
+type Hold struct {
+	Group uint32
+	Job   string
+	Plan  Plan
+}
+
+func (*Hold) kind() Kind { return KindHold }
+func (m *Hold) fields(c *coder) {
+	c.u32(&m.Group)
+	c.str(&m.Job)
+	m.Plan.fields(c)
+}
+
+// Release puts a held plan in force, or drops it.
+type Release struct {
+	Group uint32
+	Job   string
+	Plan  uint64
+	Drop  bool
+}
+
+func (*Release) kind() Kind { return KindRelease }
+func (m *Release) fields(c *coder) {
+	c.u32(&m.Group)
+	c.str(&m.Job)
+	c.u64(&m.Plan)
+	c.bool(&m.Drop)
+}
+
+// Probe asks where a job is on a shard. The answer's Clock is the highest
+// number of steps any worker has completed there, Done the lowest.
+type Probe struct {
+	Group uint32
+	Job   string
+}
+
+func (*Probe) kind() Kind { return KindProbe }
+func (m *Probe) fields(c *coder) {
+	c.u32(&m.Group)
+	c.str(&m.Job)
+}
+
+// Scan asks for up to Limit rows of a table with keys above After (from the
+// lowest when First), ascending. Answer body: see AppendRow.
+type Scan struct {
+	Target
+	Table uint32
+	After uint64
+	First bool
+	Limit uint32
+}
+
+func (*Scan) kind() Kind { return KindScan }
+func (m *Scan) fields(c *coder) {
+	m.Target.fields(c)
+	c.u32(&m.Table)
+	c.u64(&m.After)
+	c.bool(&m.First)
+	c.u32(&m.Limit)
+}

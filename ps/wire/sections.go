@@ -1,0 +1,86 @@
+package wire
+
+import (
+	"encoding/binary"
+
+	"hcclps/internal/vec"
+)
+
+// A body is a run of sections, one a table in ascending table id:
+//
+//	u32 table | u32 rows | u32 dim (0: keys only) | u8 codec (0: raw) | 3 x 0
+//	rows x u64 key, strictly ascending
+//	rows x dim x f32 value, row by row
+//	zeros to a multiple of 8 bytes
+//
+// The codec byte is where compressed gradients will say how to read them.
+const sectionHead = 16
+
+// Section is the part of one table in a body. Keys and Values alias the
+// message when it lies 8-byte aligned in memory.
+type Section struct {
+	Table  uint32
+	Dim    int // 0: keys only
+	Keys   []uint64
+	Values []float32 // [len(Keys), Dim]
+}
+
+// SectionSize is the number of bytes AppendSection writes.
+func SectionSize(rows, dim int) int {
+	return (sectionHead + 8*rows + 4*rows*dim + 7) &^ 7
+}
+
+// AppendSection writes one section. dst must hold whole sections only.
+func AppendSection(dst []byte, s Section) []byte {
+	dst = binary.LittleEndian.AppendUint32(dst, s.Table)
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(s.Keys)))
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(s.Dim))
+	dst = append(dst, 0, 0, 0, 0)
+	dst = append(dst, vec.BytesOfUint64s(s.Keys)...)
+	dst = append(dst, vec.BytesOfFloats(s.Values)...)
+	for len(dst)%8 != 0 {
+		dst = append(dst, 0)
+	}
+	return dst
+}
+
+// DecodeSections reads a body, checking every length and order.
+func DecodeSections(b []byte) ([]Section, error) {
+	c := coder{buf: b, read: true}
+	var out []Section
+	for c.off < len(b) && c.err == nil {
+		if s, ok := decodeSection(&c); ok {
+			if n := len(out); n > 0 && out[n-1].Table >= s.Table {
+				c.fail("table %d after table %d", s.Table, out[n-1].Table)
+			}
+			out = append(out, s)
+		}
+	}
+	return out, c.end()
+}
+
+func decodeSection(c *coder) (Section, bool) {
+	var s Section
+	var rows, dim, codec uint32
+	c.u32(&s.Table)
+	c.u32(&rows)
+	c.u32(&dim)
+	c.u32(&codec)
+	if codec != 0 {
+		c.fail("codec %#x is unknown to this version", codec)
+	}
+	if uint64(rows)*(8+4*uint64(dim)) > uint64(len(c.buf)) {
+		c.fail("%d rows of %d values do not fit in %d bytes", rows, dim, len(c.buf))
+	}
+	s.Dim = int(dim)
+	s.Keys = vec.Uint64s(c.take(8 * int(rows)))
+	s.Values = vec.Floats(c.take(4 * int(rows) * s.Dim))
+	c.pad()
+	for i := 1; i < len(s.Keys); i++ {
+		if s.Keys[i] <= s.Keys[i-1] {
+			c.fail("table %d: key %d after key %d", s.Table, s.Keys[i], s.Keys[i-1])
+			break
+		}
+	}
+	return s, c.err == nil
+}

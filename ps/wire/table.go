@@ -1,0 +1,22 @@
+package wire
+
+// Block is the number of elements in a row of a dense tensor's table: a dense
+// tensor of n elements is stored as ceil(n/Block) rows, keyed by block number.
+const Block = 1024
+
+// Table describes a table as the meta group agreed on it. ID is given there;
+// two descriptions are the same when all but ID agree.
+type Table struct {
+	ID         uint32             `json:"id"`
+	Name       string             `json:"name"`
+	Shape      []uint32           `json:"shape,omitempty"` // dense: the tensor's shape; nil: an embedding
+	Dim        uint32             `json:"dim"`             // float32 a row; dense: min(Block, elements)
+	Init       string             `json:"init"`            // initializer's name
+	InitParams map[string]float64 `json:"init_params,omitempty"`
+	Optimizer  string             `json:"optimizer"`
+	Params     map[string]float64 `json:"params,omitempty"` // hyper-parameters, defaults filled in
+	NonFinite  string             `json:"non_finite"`       // reject, zero or clip
+	Seed       uint64             `json:"seed"`
+}
+
+func (t *Table) fields(c *coder) { c.json(t) }
