@@ -1,0 +1,2 @@
+// Package shard is one Raft group of a shard.
+package shard
