@@ -29,8 +29,8 @@ var (
 //   - Isend and Irecv return at once. From the call until the Request completes the buffer belongs to the Comm: a send
 //     buffer must not be written, a receive buffer neither read nor written. After completion, also by an error, the
 //     Comm does not touch it again.
-//   - After an error other than ErrRank the Comm is dead: all that is pending fails, all that follows fails, with the
-//     first cause in the text. Close it and make a new one.
+//   - After an error other than ErrRank the Comm is dead: all that is pending fails with it, and all that follows with an
+//     error that wraps ErrClosed and the first cause. Close it and make a new one.
 //   - A rank may close as soon as its own Requests are complete.
 //
 // All methods may be called by any number of goroutines at the same time; who wants an order between two calls
@@ -80,4 +80,12 @@ func CheckPeer(c Comm, peer int) error {
 		return fmt.Errorf("reach peer %d from rank %d of %d: %w", peer, c.Rank(), c.Size(), ErrRank)
 	}
 	return nil
+}
+
+// Dead is the error of a call to the Comm of a rank that died of cause: it wraps ErrClosed and cause.
+func Dead(rank int, cause error) error {
+	if errors.Is(cause, ErrClosed) {
+		return fmt.Errorf("use comm of rank %d: %w", rank, cause)
+	}
+	return fmt.Errorf("use dead comm of rank %d: %w: %w", rank, ErrClosed, cause)
 }
