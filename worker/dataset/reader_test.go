@@ -1,0 +1,490 @@
+package dataset_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"hcclps/worker/dataset"
+)
+
+// file writes a data file and returns its path.
+func file(t testing.TB, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// numbered is n rows whose only key is the number of the row, from first.
+func numbered(first, n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "%d %d:1\n", (first+i)%2, first+i)
+	}
+	return b.String()
+}
+
+func zip(t testing.TB, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := io.WriteString(w, text); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func open(t testing.TB, cfg dataset.Config) *dataset.Reader {
+	t.Helper()
+	r, err := dataset.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// next reads one batch and checks that its parts fit together.
+func next(t testing.TB, r dataset.Source, b *dataset.Batch) bool {
+	t.Helper()
+	more, err := r.Next(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(b.Label) != b.Rows || len(b.Weight) != b.Rows || len(b.Offsets) != b.Rows+1 || more != (b.Rows > 0) {
+		t.Fatalf("%d rows, %d labels, %d weights, %d offsets", b.Rows, len(b.Label), len(b.Weight), len(b.Offsets))
+	}
+	if int(b.Offsets[b.Rows]) != len(b.Keys) || len(b.Keys) != len(b.Values) || b.Offsets[0] != 0 {
+		t.Fatalf("offsets %v, %d keys, %d values", b.Offsets, len(b.Keys), len(b.Values))
+	}
+	return more
+}
+
+// epoch reads to the end of the epoch: all keys, and the rows of each batch.
+func epoch(t testing.TB, r dataset.Source) (keys []uint64, sizes []int) {
+	t.Helper()
+	var b dataset.Batch
+	for next(t, r, &b) {
+		keys = append(keys, b.Keys...)
+		sizes = append(sizes, b.Rows)
+	}
+	return keys, sizes
+}
+
+func TestEpochHoldsEachRowOnce(t *testing.T) {
+	const n = 2*dataset.WindowRows + 1000
+	paths := []string{file(t, "a", numbered(0, 90_000)), file(t, "b", numbered(90_000, n-90_000))}
+	r := open(t, dataset.Config{Paths: paths, Batch: 1000, Seed: 7})
+	first, sizes := epoch(t, r)
+	if len(sizes) != n/1000+1 || sizes[len(sizes)-1] != n%1000 || slices.Min(sizes[:len(sizes)-1]) != 1000 {
+		t.Errorf("batches of %v rows", sizes)
+	}
+	second, _ := epoch(t, r)
+	if slices.Equal(first, second) {
+		t.Error("two epochs have the same order")
+	}
+	for _, keys := range [][]uint64{first, second} {
+		for w := 0; w < n; w += dataset.WindowRows {
+			window := slices.Clone(keys[w:min(w+dataset.WindowRows, n)])
+			if slices.IsSorted(window) {
+				t.Errorf("the window at row %d is not shuffled", w)
+			}
+			slices.Sort(window)
+			for i, k := range window {
+				if k != uint64(w+i) {
+					t.Fatalf("window at row %d: key %d in place %d", w, k, i)
+				}
+			}
+		}
+	}
+}
+
+func TestOrderIsAFunctionOfSeedAndEpoch(t *testing.T) {
+	path := file(t, "a", numbered(0, 1000))
+	order := func(seed uint64, e, batch int) []uint64 {
+		r := open(t, dataset.Config{Paths: []string{path}, Batch: batch, Seed: seed})
+		if err := r.Seek(e, 0); err != nil {
+			t.Fatal(err)
+		}
+		keys, _ := epoch(t, r)
+		return keys
+	}
+	base := order(1, 0, 10)
+	if !slices.Equal(base, order(1, 0, 10)) {
+		t.Error("the same seed gives another order")
+	}
+	if !slices.Equal(base, order(1, 0, 17)) {
+		t.Error("the batch size changes the order of rows")
+	}
+	if slices.Equal(base, order(2, 0, 10)) || slices.Equal(base, order(1, 1, 10)) {
+		t.Error("seed or epoch does not change the order")
+	}
+	// The order is a promise: workers of two versions may share an epoch.
+	want := []uint64{176, 953, 681, 426, 166, 114, 55, 745}
+	if !slices.Equal(base[:8], want) {
+		t.Errorf("seed 1, epoch 0 begins with %v, want %v", base[:8], want)
+	}
+}
+
+func TestInOrder(t *testing.T) {
+	r := open(t, dataset.Config{Paths: []string{file(t, "a", numbered(0, 100))}, Batch: 7, InOrder: true})
+	if keys, _ := epoch(t, r); len(keys) != 100 || !slices.IsSorted(keys) {
+		t.Errorf("keys %v", keys)
+	}
+}
+
+func TestSeekFindsTheSameBatch(t *testing.T) {
+	const n, size = dataset.WindowRows + 5000, 512
+	path := file(t, "a.gz", zip(t, numbered(0, n)))
+	cfg := dataset.Config{Paths: []string{path}, Batch: size, Seed: 3}
+	straight := open(t, cfg)
+	var all [2][][]uint64
+	var b dataset.Batch
+	for e := range all {
+		for next(t, straight, &b) {
+			all[e] = append(all[e], slices.Clone(b.Keys))
+		}
+	}
+	last := len(all[0]) - 1
+	r := open(t, cfg)
+	for _, to := range [][2]int{{0, 0}, {0, 5}, {0, 127}, {0, 128}, {0, 129}, {1, last}, {1, 3}, {0, last}, {1, 0}, {1, 1}, {1, 1}} {
+		if err := r.Seek(to[0], to[1]); err != nil {
+			t.Fatal(err)
+		}
+		if e, i := r.Position(); e != to[0] || i != to[1] {
+			t.Errorf("at %d, %d after seeking %v", e, i, to)
+		}
+		if !next(t, r, &b) || !slices.Equal(b.Keys, all[to[0]][to[1]]) {
+			t.Errorf("batch %v differs from the one read straight", to)
+		}
+	}
+	for _, past := range []int{last + 1, last + 100, math.MaxInt} {
+		if err := r.Seek(0, past); err != nil {
+			t.Fatal(err)
+		}
+		if next(t, r, &b) {
+			t.Errorf("batch %d of %d", past, last+1)
+		}
+		if !next(t, r, &b) || !slices.Equal(b.Keys, all[1][0]) {
+			t.Errorf("no epoch 1 after seeking batch %d of epoch 0", past)
+		}
+	}
+	if err := r.Seek(0, -1); err == nil {
+		t.Error("negative batch accepted")
+	}
+}
+
+func TestRanksShareAnEpoch(t *testing.T) {
+	const world = 3
+	path := file(t, "a", numbered(0, 1000))
+	var got []uint64
+	for rank := range world {
+		r := open(t, dataset.Config{Paths: []string{path}, Batch: 64, Seed: 9})
+		var b dataset.Batch
+		for batch := rank; ; batch += world {
+			if err := r.Seek(0, batch); err != nil {
+				t.Fatal(err)
+			}
+			if !next(t, r, &b) {
+				break
+			}
+			got = append(got, b.Keys...)
+		}
+		if e, batch := r.Position(); e != 1 || batch != 0 {
+			t.Errorf("rank %d ends at %d, %d", rank, e, batch)
+		}
+	}
+	slices.Sort(got)
+	if len(got) != 1000 || got[999] != 999 || len(slices.Compact(got)) != 1000 {
+		t.Errorf("%d rows over all ranks", len(got))
+	}
+}
+
+func TestSplit(t *testing.T) {
+	path := file(t, "a", numbered(0, 95))
+	read := func(s dataset.Split) []uint64 {
+		r := open(t, dataset.Config{Paths: []string{path}, Batch: 10, Split: s, InOrder: true})
+		keys, _ := epoch(t, r)
+		if n, err := r.Count(); n != len(keys) || err != nil {
+			t.Errorf("count %d, %v of %d rows", n, err, len(keys))
+		}
+		return keys
+	}
+	if test := read(dataset.Split{Every: 10, Test: true}); !slices.Equal(test, []uint64{9, 19, 29, 39, 49, 59, 69, 79, 89}) {
+		t.Errorf("test rows %v", test)
+	}
+	train := read(dataset.Split{Every: 10})
+	if len(train) != 86 || slices.ContainsFunc(train, func(k uint64) bool { return k%10 == 9 }) {
+		t.Errorf("train rows %v", train)
+	}
+}
+
+func TestForms(t *testing.T) {
+	plain := "1 1:1\n0 2:1\n1 3:1\n"
+	forms := map[string]string{
+		"lf":           plain,
+		"no last end":  strings.TrimSuffix(plain, "\n"),
+		"crlf":         strings.ReplaceAll(plain, "\n", "\r\n"),
+		"cr":           strings.ReplaceAll(plain, "\n", "\r"),
+		"bom":          "\xef\xbb\xbf" + plain,
+		"comments":     "# a header\n1 1:1 # one\n\n   \n0 2:1#two\n#\n1 3:1\n#end",
+		"blanks":       "  1 1:1  \n\t0\t2:1\t\n1 3:1 \r\n\r\n",
+		"gzip":         zip(t, plain),
+		"gzip members": zip(t, "1 1:1\n0 ") + zip(t, "2:1\n1 3:1"),
+	}
+	for name, text := range forms {
+		t.Run(name, func(t *testing.T) {
+			r := open(t, dataset.Config{Paths: []string{file(t, "f", text)}, InOrder: true})
+			var b dataset.Batch
+			if !next(t, r, &b) || !slices.Equal(b.Keys, []uint64{1, 2, 3}) || !slices.Equal(b.Label, []float32{1, 0, 1}) {
+				t.Errorf("%v %v", b.Keys, b.Label)
+			}
+		})
+	}
+}
+
+// TestLongLines crosses the borders of the read buffer at every offset that
+// matters, for each line end.
+func TestLongLines(t *testing.T) {
+	for _, end := range []string{"\n", "\r\n", "\r"} {
+		var text strings.Builder
+		var want []uint64
+		for i := range 3000 {
+			want = append(want, uint64(i))
+			fmt.Fprintf(&text, "1 %d:%s1%s", i, strings.Repeat("0", i%97), end)
+		}
+		fmt.Fprintf(&text, "1 3000:%s1%s0 3001:1", strings.Repeat("0", 1<<20), end)
+		want = append(want, 3000, 3001)
+		r := open(t, dataset.Config{Paths: []string{file(t, "f", text.String())}, InOrder: true, Batch: 5000})
+		var b dataset.Batch
+		if !next(t, r, &b) || !slices.Equal(b.Keys, want) {
+			t.Errorf("line end %q: %d rows, want %d", end, b.Rows, len(want))
+		}
+	}
+}
+
+func TestBadFiles(t *testing.T) {
+	good := file(t, "good", numbered(0, 10))
+	whole := zip(t, numbered(0, 1000))
+	cases := []struct {
+		name, path string
+		says       []string
+	}{
+		{"missing", filepath.Join(t.TempDir(), "none"), []string{"none", "no such file"}},
+		{"directory", t.TempDir(), []string{"directory"}},
+		{"empty", file(t, "empty", ""), []string{"empty", "it is empty"}},
+		{"only comments", file(t, "hash", "# nothing\n\n"), []string{"hash", "no rows"}},
+		{"empty gzip", file(t, "z", zip(t, "")), []string{"z", "no rows"}},
+		{"truncated gzip", file(t, "cut.gz", whole[:len(whole)-5]), []string{"cut.gz", "truncated"}},
+		{"gzip of two bytes", file(t, "two.gz", whole[:2]), []string{"two.gz", "truncated"}},
+		{"garbage after gzip", file(t, "g.gz", whole + "no gzip member at all"), []string{"g.gz", "no gzip member"}},
+		{"checksum of gzip", file(t, "c.gz", whole[:len(whole)-8]+"abcd"+whole[len(whole)-4:]), []string{"c.gz", "checksum"}},
+		{"line too long", file(t, "long", "1 1:1\n1 "+strings.Repeat(" ", 17<<20)), []string{"long", "line 2", "16 MiB"}},
+		{"bad row", file(t, "bad", "1 1:1\n\r\n\n1 5:1 4:1\n"), []string{"bad:4:7", `"4"`, "above"}},
+		{"binary", file(t, "bin", "\x7fELF\x00\x01"), []string{"bin:1:5", "NUL"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			r, err := dataset.Open(dataset.Config{Paths: []string{good, c.path}, Batch: 3})
+			if err == nil {
+				var b dataset.Batch
+				for more := true; more && err == nil; {
+					more, err = r.Next(&b)
+				}
+				_, again := r.Next(&b)
+				if !errors.Is(again, err) || b.Rows != 0 {
+					t.Errorf("after the error: %v, %d rows", again, b.Rows)
+				}
+				if _, count := r.Count(); count == nil {
+					t.Error("Count did not see it")
+				}
+				if err := r.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			for _, s := range c.says {
+				if err == nil || !strings.Contains(err.Error(), s) {
+					t.Errorf("error %v, want it to say %q", err, s)
+				}
+			}
+		})
+	}
+}
+
+func TestValidateJoinsFaults(t *testing.T) {
+	_, err := dataset.Open(dataset.Config{Format: "xml", Paths: []string{""}, Batch: -1, Split: dataset.Split{Every: 1}})
+	for _, s := range []string{`"xml"`, "empty name", "batch size -1", "every=1"} {
+		if err == nil || !strings.Contains(err.Error(), s) {
+			t.Errorf("error %v, want it to say %q", err, s)
+		}
+	}
+	if _, err := dataset.Open(dataset.Config{}); err == nil || !strings.Contains(err.Error(), "no data file") {
+		t.Errorf("without files: %v", err)
+	}
+}
+
+func TestSkipBad(t *testing.T) {
+	path := file(t, "a", "1 1:1\n1 x:1\n0 2:1\n7 3:1\n1 4:1\n")
+	r := open(t, dataset.Config{Paths: []string{path}, SkipBad: true, InOrder: true})
+	var b dataset.Batch
+	if !next(t, r, &b) || !slices.Equal(b.Keys, []uint64{1, 2, 4}) {
+		t.Errorf("keys %v", b.Keys)
+	}
+	n, first := r.Skipped()
+	var bad *dataset.RowError
+	if n != 2 || !errors.As(first, &bad) || bad.Line != 2 || bad.Path != path {
+		t.Errorf("skipped %d, first %v", n, first)
+	}
+	all := open(t, dataset.Config{Paths: []string{file(t, "b", "x\ny\n")}, SkipBad: true})
+	if _, err := all.Next(&b); err == nil || !strings.Contains(err.Error(), "2 malformed") {
+		t.Errorf("only bad rows: %v", err)
+	}
+}
+
+func TestProgressRises(t *testing.T) {
+	r := open(t, dataset.Config{Paths: []string{file(t, "a", numbered(0, 70_000))}, Batch: 1000})
+	var b dataset.Batch
+	last := r.Progress()
+	for next(t, r, &b) {
+		if p := r.Progress(); p <= last || p > 1 {
+			t.Fatalf("progress %v after %v", p, last)
+		} else {
+			last = p
+		}
+	}
+	if last < 0.99 || r.Progress() != 0 {
+		t.Errorf("progress ends at %v and begins again at %v", last, r.Progress())
+	}
+}
+
+func TestNextReusesTheBatch(t *testing.T) {
+	r := open(t, dataset.Config{Paths: []string{file(t, "a", numbered(0, 60_000))}, Batch: 10})
+	var b dataset.Batch
+	next(t, r, &b)
+	if n := testing.AllocsPerRun(1000, func() {
+		if _, err := r.Next(&b); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations a batch, want 0", n)
+	}
+}
+
+// data returns a file of the real data sets, or skips the test.
+func data(t *testing.T, path ...string) string {
+	t.Helper()
+	root := os.Getenv("HCCLPS_DATA")
+	if root == "" {
+		root = filepath.Join("..", "..", "..", "shared", "data")
+	}
+	full := filepath.Join(append([]string{root}, path...)...)
+	if _, err := os.Stat(full); err != nil {
+		t.Skipf("set HCCLPS_DATA to the data folder: %v", err)
+	}
+	return full
+}
+
+func TestA9aNeedsData(t *testing.T) {
+	train, test := data(t, "adult-a9a", "a9a"), data(t, "adult-a9a", "a9a.t")
+	for path, want := range map[string]struct{ rows, positive, entries, max int }{
+		train: {32561, 7841, 451592, 123},
+		test:  {16281, 3846, 225731, 122},
+	} {
+		r := open(t, dataset.Config{Paths: []string{path}, Batch: 1000})
+		var b dataset.Batch
+		rows, positive, entries, top := 0, 0, 0, uint64(0)
+		for next(t, r, &b) {
+			rows += b.Rows
+			entries += len(b.Keys)
+			top = max(top, slices.Max(b.Keys))
+			for _, l := range b.Label {
+				positive += int(l)
+			}
+		}
+		if rows != want.rows || positive != want.positive || entries != want.entries || int(top) != want.max {
+			t.Errorf("%s: %d rows, %d positive, %d entries, largest key %d, want %v", path, rows, positive, entries, top, want)
+		}
+	}
+}
+
+func FuzzReader(f *testing.F) {
+	f.Add([]byte("1 1:1\n0 2:1\r\n# c\n\r1 3:1"), uint8(2))
+	f.Add([]byte("\x1f\x8b\x08\x00"), uint8(1))
+	f.Add([]byte(zip(f, "1 1:1\n")), uint8(9))
+	f.Add([]byte("\xef\xbb\xbf-1 0:2\r"), uint8(3))
+	path := filepath.Join(f.TempDir(), "data")
+	f.Fuzz(func(t *testing.T, text []byte, size uint8) {
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		digest := func(batch int) ([32]byte, error) {
+			h := sha256.New()
+			r, err := dataset.Open(dataset.Config{Paths: []string{path}, Batch: batch, SkipBad: true})
+			if err != nil {
+				return [32]byte{}, err
+			}
+			var b dataset.Batch
+			for {
+				more, err := r.Next(&b)
+				if !more || err != nil {
+					return [32]byte(h.Sum(nil)), errors.Join(err, r.Close())
+				}
+				for i := range b.Rows {
+					row := b.Keys[b.Offsets[i]:b.Offsets[i+1]]
+					if !slices.IsSorted(row) || len(row) != len(slices.Compact(slices.Clone(row))) {
+						t.Fatalf("row %v does not rise", row)
+					}
+					fmt.Fprint(h, b.Label[i], row, b.Values[b.Offsets[i]:b.Offsets[i+1]])
+				}
+			}
+		}
+		a, errA := digest(int(size) + 1)
+		b, errB := digest(1000)
+		if (errA == nil) != (errB == nil) || errA == nil && a != b {
+			t.Fatalf("batches of %d and of 1000 rows differ: %v, %v", size+1, errA, errB)
+		}
+	})
+}
+
+func BenchmarkNext(b *testing.B) {
+	var text bytes.Buffer
+	var seed [8]byte
+	for i := range 32_000 {
+		text.WriteString("-1")
+		key := uint64(0)
+		for j := range 14 {
+			binary.LittleEndian.PutUint64(seed[:], uint64(i*14+j))
+			key += 1 + uint64(sha256.Sum256(seed[:])[0])
+			fmt.Fprintf(&text, " %d:1", key)
+		}
+		text.WriteString("\n")
+	}
+	r := open(b, dataset.Config{Paths: []string{file(b, "a", text.String())}})
+	var batch dataset.Batch
+	b.SetBytes(int64(text.Len()) / (32_000 / 256))
+	for b.Loop() {
+		if _, err := r.Next(&batch); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
