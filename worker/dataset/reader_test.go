@@ -297,7 +297,7 @@ func TestBadFiles(t *testing.T) {
 		{"empty gzip", file(t, "z", zip(t, "")), []string{"z", "no rows"}},
 		{"truncated gzip", file(t, "cut.gz", whole[:len(whole)-5]), []string{"cut.gz", "truncated"}},
 		{"gzip of two bytes", file(t, "two.gz", whole[:2]), []string{"two.gz", "truncated"}},
-		{"garbage after gzip", file(t, "g.gz", whole + "no gzip member at all"), []string{"g.gz", "no gzip member"}},
+		{"garbage after gzip", file(t, "g.gz", whole+"no gzip member at all"), []string{"g.gz", "no gzip member"}},
 		{"checksum of gzip", file(t, "c.gz", whole[:len(whole)-8]+"abcd"+whole[len(whole)-4:]), []string{"c.gz", "checksum"}},
 		{"line too long", file(t, "long", "1 1:1\n1 "+strings.Repeat(" ", 17<<20)), []string{"long", "line 2", "16 MiB"}},
 		{"bad row", file(t, "bad", "1 1:1\n\r\n\n1 5:1 4:1\n"), []string{"bad:4:7", `"4"`, "above"}},
