@@ -1,0 +1,85 @@
+package raftgroup
+
+import (
+	"fmt"
+	"io"
+	"runtime/debug"
+
+	"github.com/hashicorp/raft"
+)
+
+// machine stands between raft and the group's state machine: it lets only
+// commands through, turns a panic into the group's failure, and notices when
+// the log has grown.
+type machine struct {
+	node *Node
+	fsm  raft.FSM
+}
+
+// Apply implements raft.FSM; raft uses ApplyBatch.
+func (m *machine) Apply(l *raft.Log) any { return m.ApplyBatch([]*raft.Log{l})[0] }
+
+// ApplyBatch implements raft.BatchingFSM.
+func (m *machine) ApplyBatch(logs []*raft.Log) (out []any) {
+	out = make([]any, len(logs))
+	defer m.guard("apply entries", logs[0].Index)
+	select {
+	case <-m.node.failed:
+		for i := range out {
+			out[i] = m.node.cause
+		}
+		return out
+	default:
+	}
+	for from := 0; from < len(logs); {
+		if logs[from].Type != raft.LogCommand {
+			from++
+			continue
+		}
+		to := from
+		for to < len(logs) && logs[to].Type == raft.LogCommand {
+			to++
+		}
+		m.run(logs[from:to], out[from:to])
+		from = to
+	}
+	m.weigh()
+	return out
+}
+
+func (m *machine) run(logs []*raft.Log, out []any) {
+	if b, ok := m.fsm.(raft.BatchingFSM); ok {
+		copy(out, b.ApplyBatch(logs))
+		return
+	}
+	for i, l := range logs {
+		out[i] = m.fsm.Apply(l)
+	}
+}
+
+// weigh asks for a snapshot when the log has passed its threshold.
+func (m *machine) weigh() {
+	if used, _ := m.node.cfg.Log.Bytes(); used > m.node.threshold.Load() {
+		select {
+		case m.node.grown <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Snapshot implements raft.FSM.
+func (m *machine) Snapshot() (raft.FSMSnapshot, error) { return m.fsm.Snapshot() }
+
+// Restore implements raft.FSM.
+func (m *machine) Restore(r io.ReadCloser) error {
+	if err := m.fsm.Restore(r); err != nil {
+		return fmt.Errorf("restore group %d: %w", m.node.cfg.Group, err)
+	}
+	return nil
+}
+
+func (m *machine) guard(what string, index uint64) {
+	if p := recover(); p != nil {
+		m.node.Fail(fmt.Errorf("%s from %d: panic: %v\n%s", what, index, p, debug.Stack()))
+	}
+}

@@ -1,0 +1,212 @@
+package raftgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"golang.org/x/sync/errgroup"
+)
+
+// recheck is how often the log's size is looked at when nothing is applied.
+const recheck = 2 * time.Second
+
+// Run owns raft, the log's and the snapshot store's goroutines until ctx ends
+// (nil) or the group fails (the cause). A leader hands over before it ends.
+func (n *Node) Run(ctx context.Context) error {
+	r, err := n.open()
+	if err != nil {
+		return err
+	}
+	n.raft.Store(r)
+	// The log and the snapshot store end after raft does.
+	below, stopBelow := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopBelow()
+	var stores errgroup.Group
+	stores.Go(func() error { return n.own("log", n.cfg.Log.Run(below)) })
+	stores.Go(func() error { return n.own("snapshots", n.cfg.Snapshots.Run(below)) })
+	work, ctxWork := errgroup.WithContext(ctx)
+	work.Go(func() error { return n.watch(ctxWork, r) })
+	work.Go(func() error { return n.compact(ctxWork, r) })
+	work.Go(func() error { return n.await(ctxWork) })
+	err = work.Wait()
+	n.leave(r, err)
+	stopBelow()
+	err = errors.Join(err, stores.Wait())
+	n.waits.Wait()
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		return nil
+	}
+	select {
+	case <-n.failed:
+		return n.cause
+	default:
+		return err
+	}
+}
+
+// own turns the early end of a store into the group's failure.
+func (n *Node) own(what string, err error) error {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	n.Fail(fmt.Errorf("run %s: %w", what, err))
+	return nil
+}
+
+// await returns when the node failed or ctx ended.
+func (n *Node) await(ctx context.Context) error {
+	select {
+	case <-n.failed:
+		return n.cause
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// leave ends raft, handing leadership over unless the group failed.
+func (n *Node) leave(r *raft.Raft, err error) {
+	healthy := errors.Is(err, context.Canceled) && !n.crashed.Load()
+	if healthy && r.State() == raft.Leader && len(r.GetConfiguration().Configuration().Servers) > 1 {
+		if err := r.LeadershipTransfer().Error(); err != nil {
+			n.cfg.Logger.Debug("leadership not handed over", "group", n.cfg.Group, "error", err)
+		}
+	}
+	if err := r.Shutdown().Error(); err != nil {
+		n.cfg.Logger.Warn("raft did not shut down cleanly", "group", n.cfg.Group, "error", err)
+	}
+	n.leading.Store(0)
+	n.raft.Store(nil)
+}
+
+// open bootstraps the group if it is ours to do and starts raft.
+func (n *Node) open() (*raft.Raft, error) {
+	c, conf := n.cfg, n.config()
+	if len(c.Bootstrap) > 0 {
+		servers := make([]raft.Server, len(c.Bootstrap))
+		for i, id := range c.Bootstrap {
+			servers[i] = raft.Server{ID: raft.ServerID(id), Address: raft.ServerAddress(id)}
+		}
+		err := raft.BootstrapCluster(conf, c.Log, c.Stable, c.Snapshots, c.Transport, raft.Configuration{Servers: servers})
+		if err != nil && !errors.Is(err, raft.ErrCantBootstrap) {
+			return nil, fmt.Errorf("bootstrap group %d: %w", c.Group, err)
+		}
+	}
+	r, err := raft.NewRaft(conf, &machine{node: n, fsm: c.FSM}, c.Log, c.Stable, c.Snapshots, c.Transport)
+	if err != nil {
+		return nil, fmt.Errorf("start group %d: %w", c.Group, err)
+	}
+	return r, nil
+}
+
+// config is raft's, by the figures measured: batches, pre-vote, and snapshots
+// by bytes of log instead of by count.
+func (n *Node) config() *raft.Config {
+	conf := raft.DefaultConfig()
+	conf.LocalID = raft.ServerID(n.cfg.Self)
+	conf.HeartbeatTimeout = n.cfg.Heartbeat
+	conf.ElectionTimeout = n.cfg.Heartbeat
+	conf.LeaderLeaseTimeout = n.cfg.Heartbeat
+	conf.CommitTimeout = commitTimeout
+	conf.MaxAppendEntries = maxAppend
+	conf.BatchApplyCh = true
+	conf.SnapshotInterval = 24 * time.Hour
+	conf.SnapshotThreshold = math.MaxUint64
+	conf.NoLegacyTelemetry = true
+	conf.Logger = bridge(n.cfg.Logger.With("group", n.cfg.Group))
+	return conf
+}
+
+// watch runs the leader's work while this replica leads.
+func (n *Node) watch(ctx context.Context, r *raft.Raft) error {
+	end := func() {}
+	defer func() { end() }()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case leader := <-r.LeaderCh():
+			end() // a second "true" means: lost and won again
+			end = func() {}
+			if leader {
+				end = n.lead(ctx, r)
+			}
+		}
+	}
+}
+
+// lead starts the leader's work; the function it returns ends it and waits.
+func (n *Node) lead(ctx context.Context, r *raft.Raft) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		term := r.CurrentTerm()
+		if err := n.wait(ctx, r.Barrier(0)); err != nil {
+			n.cfg.Logger.Debug("leadership lost before the barrier", "group", n.cfg.Group, "term", term, "error", err)
+			return
+		}
+		n.elections.Add(1)
+		n.leading.Store(term)
+		n.cfg.Logger.Info("leading", "group", n.cfg.Group, "term", term)
+		if n.cfg.Lead != nil {
+			n.cfg.Lead(ctx, term)
+		}
+	}()
+	return func() {
+		n.leading.Store(0)
+		cancel()
+		<-done
+		n.leading.Store(0)
+	}
+}
+
+// compact takes a snapshot each time the log has passed its threshold.
+func (n *Node) compact(ctx context.Context, r *raft.Raft) error {
+	tick := time.NewTicker(recheck)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-n.grown:
+		case <-tick.C:
+		}
+		if used, _ := n.cfg.Log.Bytes(); used <= n.threshold.Load() {
+			continue
+		}
+		if err := n.Snapshot(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
+			n.cfg.Logger.Warn("snapshot failed; the log keeps growing until one succeeds", "group", n.cfg.Group, "error", err)
+			select { // not again at once: the disk may be full
+			case <-ctx.Done():
+			case <-tick.C:
+			}
+		}
+	}
+}
+
+// Snapshot takes a snapshot now and cuts the log to a quarter of its budget.
+func (n *Node) Snapshot(ctx context.Context) error {
+	r := n.raft.Load()
+	if r == nil {
+		return ErrStopped
+	}
+	used, budget := n.cfg.Log.Bytes()
+	knobs := r.ReloadableConfig()
+	knobs.TrailingLogs = n.cfg.Log.TrailingFor(budget / 4)
+	if err := r.ReloadConfig(knobs); err != nil {
+		return fmt.Errorf("set trailing logs of group %d: %w", n.cfg.Group, err)
+	}
+	if err := n.wait(ctx, r.Snapshot()); err != nil {
+		return fmt.Errorf("snapshot group %d: %w", n.cfg.Group, err)
+	}
+	after, _ := n.cfg.Log.Bytes()
+	// Space comes back by whole segments: do not snapshot again for every entry,
+	// but always before the high-water mark.
+	n.threshold.Store(max(budget/2, min(after+budget/8, budget/16*11)))
+	n.cfg.Logger.Debug("snapshot taken", "group", n.cfg.Group, "log_bytes", used, "log_bytes_after", after)
+	return nil
+}
