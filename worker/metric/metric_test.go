@@ -25,7 +25,7 @@ func TestKnownValues(t *testing.T) {
 		}
 		cases++
 		var b metric.Binary
-		for _, row := range strings.Fields(parts[1]) {
+		for row := range strings.FieldsSeq(parts[1]) {
 			score, label, _ := strings.Cut(row, "/")
 			b.Add(number(t, score), number(t, label))
 		}
