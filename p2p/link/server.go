@@ -3,13 +3,16 @@ package link
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math"
 	"net"
+	"sync"
 	"time"
 )
 
 // Handler answers requests. Serve runs in a goroutine of its own for each request and must call Reply once before it returns. ctx ends when the
-// caller cancels, its connection dies or the server stops. r is not used after Serve returns.
+// caller cancels (cause ErrCancelled), its connection dies (ErrPeer) or the server stops (ErrStopped). r is not used after Serve returns.
 type Handler interface {
 	Serve(ctx context.Context, r *Request)
 }
@@ -35,31 +38,130 @@ type ServerConfig struct {
 }
 
 // Server answers calls on connections that a Gate let pass.
-type Server struct{}
+type Server struct {
+	cfg  ServerConfig
+	opt  options
+	wake chan struct{} // one token: fresh has changed
 
-// NewServer checks the configuration. It starts nothing.
-func NewServer(cfg ServerConfig) (*Server, error) { return nil, errors.New("not yet") }
-
-// Run owns all goroutines and connections of the server. It returns when ctx has ended, handlers have returned and everything is closed; nil.
-func (s *Server) Run(ctx context.Context) error { return errors.New("not yet") }
-
-// Accept hands over a connection whose hello was for Control or Bulk; the Server closes it, at once when it cannot use it.
-func (s *Server) Accept(conn net.Conn, h Hello) {}
-
-// Request is a call as its handler sees it.
-type Request struct {
-	Peer     Hello    // who calls
-	Head     []byte   // belongs to the handler
-	BodyLen  int      // bytes
-	Priority Priority // of the call; its reply's body has the same
+	mu      sync.Mutex
+	fresh   []*responder // accepted, not yet running
+	pairs   map[pairKey]*responder
+	started bool
+	stopped bool
 }
 
-// Body grants and receives the body into new memory. Nothing of a large body travels before: that is the back-pressure. Body or BodyInto
-// may be called once.
-func (r *Request) Body(ctx context.Context) ([]byte, error) { return nil, errors.New("not yet") }
+// pairKey names a control connection, for the bulk connection that belongs to it.
+type pairKey struct {
+	from string
+	pair uint64
+}
 
-// BodyInto is Body into dst, whose length must be BodyLen.
-func (r *Request) BodyInto(ctx context.Context, dst []byte) error { return errors.New("not yet") }
+// NewServer checks the configuration. It starts nothing.
+func NewServer(cfg ServerConfig) (*Server, error) {
+	opt := options{
+		pair: cfg.Pair, heartbeat: cfg.Heartbeat, suspect: cfg.Suspect,
+		window: cfg.Window, chunk: cfg.Chunk, maxBody: cfg.MaxBody, logger: cfg.Logger,
+	}
+	err := opt.setDefaults()
+	if cfg.MaxRequests == 0 {
+		cfg.MaxRequests = 256
+	}
+	if cfg.MaxRequests < 1 || cfg.MaxRequests > math.MaxUint16 {
+		err = errors.Join(err, fmt.Errorf("max requests %d is not in 1..%d", cfg.MaxRequests, math.MaxUint16))
+	}
+	if cfg.Handler == nil {
+		err = errors.Join(err, errors.New("handler is nil"))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("configure link server: %w", err)
+	}
+	return &Server{cfg: cfg, opt: opt, wake: make(chan struct{}, 1), pairs: make(map[pairKey]*responder)}, nil
+}
 
-// Reply answers the request, once. The pieces of body are sent as one body and are read until Reply returns.
-func (r *Request) Reply(head []byte, body ...[]byte) error { return errors.New("not yet") }
+// Run owns all goroutines and connections of the server. It returns when ctx has ended, handlers have returned and everything is closed; nil.
+func (s *Server) Run(ctx context.Context) error {
+	s.mu.Lock()
+	again := s.started
+	s.started = true
+	s.mu.Unlock()
+	if again {
+		return errors.New("run link server: it ran already")
+	}
+	var conns sync.WaitGroup
+	for ctx.Err() == nil {
+		for _, r := range s.takeFresh() {
+			conns.Go(func() { s.serve(ctx, r) })
+		}
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+		}
+	}
+	s.mu.Lock()
+	s.stopped = true
+	s.mu.Unlock()
+	for _, r := range s.takeFresh() {
+		_ = r.conn.Close()
+	}
+	conns.Wait()
+	return nil
+}
+
+func (s *Server) takeFresh() []*responder {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fresh := s.fresh
+	s.fresh = nil
+	return fresh
+}
+
+func (s *Server) serve(ctx context.Context, r *responder) {
+	s.opt.logger.Debug("connection opened", "peer", r.peer.From, "addr", r.addr, "info", r.peer.Info)
+	err := r.serve(ctx)
+	s.mu.Lock()
+	delete(s.pairs, pairKey{r.peer.From, r.peer.Pair})
+	s.mu.Unlock()
+	s.opt.logger.Debug("connection closed", "peer", r.peer.From, "addr", r.addr, "reason", err)
+}
+
+// Accept hands over a connection whose hello was for Control or Bulk; the Server closes it, at once when it cannot use it.
+func (s *Server) Accept(conn net.Conn, h Hello) {
+	if err := s.accept(conn, h); err != nil {
+		s.opt.logger.Warn("close connection", "peer", h.From, "addr", conn.RemoteAddr().String(), "purpose", h.Purpose.String(), "error", err)
+		_ = conn.Close()
+	}
+}
+
+func (s *Server) accept(conn net.Conn, h Hello) error {
+	key := pairKey{h.From, h.Pair}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.stopped:
+		return ErrStopped
+	case h.Purpose == Control:
+		if s.pairs[key] != nil {
+			return fmt.Errorf("%w: pair %x is connected already", ErrMalformed, h.Pair)
+		}
+		r := newResponder(s.opt, s.cfg, conn, h)
+		s.pairs[key] = r
+		s.fresh = append(s.fresh, r)
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
+		return nil
+	case h.Purpose != Bulk:
+		return fmt.Errorf("%w: not a purpose of this server", ErrMalformed)
+	}
+	r := s.pairs[key]
+	if r == nil {
+		return fmt.Errorf("%w: no control connection of pair %x", ErrMalformed, h.Pair)
+	}
+	select {
+	case r.bulkConn <- conn:
+		return nil
+	default:
+		return fmt.Errorf("%w: second bulk connection of pair %x", ErrMalformed, h.Pair)
+	}
+}

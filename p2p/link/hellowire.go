@@ -1,0 +1,188 @@
+package link
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+)
+
+// Limits of what is read before a hello is verified.
+const (
+	maxHello = 4 << 10 // bytes after the length
+	maxName  = 255     // bytes of a cluster or id
+	maxInfo  = 1 << 10 // bytes of the free text
+)
+
+// helloMagic begins both messages, so that a stray client of another protocol is told apart from a wrong version. It and the version
+// after it stay where they are in every version.
+const helloMagic = "hclp"
+
+// Verdict codes. On the wire.
+const (
+	codeWelcome uint8 = iota
+	codeVersion
+	codeCluster
+	codeRecipient
+	codeMalformed
+)
+
+type verdictMsg struct {
+	version           uint16
+	code              uint8
+	cluster, id, info string
+	text              string
+}
+
+// appendHello appends: u32 length of the rest, "hclp", u16 version, u8 purpose, u64 pair, then cluster, from, to and info, each a u16 length and bytes.
+func appendHello(b []byte, h Hello) ([]byte, error) {
+	for _, name := range []string{h.Cluster, h.From, h.To} {
+		if len(name) > maxName {
+			return nil, fmt.Errorf("encode hello: name %.40q... has %d bytes, at most %d: %w", name, len(name), maxName, ErrTooLarge)
+		}
+	}
+	at := len(b)
+	b = append(b, 0, 0, 0, 0)
+	b = append(b, helloMagic...)
+	b = binary.LittleEndian.AppendUint16(b, h.Version)
+	b = append(b, byte(h.Purpose))
+	b = binary.LittleEndian.AppendUint64(b, h.Pair)
+	for _, s := range []string{h.Cluster, h.From, h.To, clip(h.Info, maxInfo)} {
+		b = appendString(b, s)
+	}
+	binary.LittleEndian.PutUint32(b[at:], uint32(len(b)-at-4))
+	return b, nil
+}
+
+// decodeHello is the inverse of appendHello, without the length. Of another version it returns the version and ErrVersion.
+func decodeHello(b []byte) (Hello, error) {
+	d := fields{b: b}
+	if magic := string(d.bytes(len(helloMagic))); magic != helloMagic {
+		return Hello{}, fmt.Errorf("decode hello: begins with %q, want %q: %w", magic, helloMagic, ErrMalformed)
+	}
+	h := Hello{Version: d.u16()}
+	if d.err == nil && h.Version != Version {
+		return h, fmt.Errorf("decode hello: version %d: %w", h.Version, ErrVersion)
+	}
+	h.Purpose = Purpose(d.u8())
+	h.Pair = d.u64()
+	h.Cluster, h.From, h.To, h.Info = d.str(maxName), d.str(maxName), d.str(maxName), d.str(maxInfo)
+	if err := d.end(); err != nil {
+		return Hello{}, fmt.Errorf("decode hello: %w", err)
+	}
+	if h.Purpose < Control || h.Purpose > RaftSnapshot {
+		return Hello{}, fmt.Errorf("decode hello: unknown purpose %d: %w", h.Purpose, ErrMalformed)
+	}
+	return h, nil
+}
+
+// appendVerdict appends: u32 length of the rest, "hclp", u16 version, u8 code, then cluster, id, info and text as in a hello.
+func appendVerdict(b []byte, v verdictMsg) ([]byte, error) {
+	if len(v.cluster) > maxName || len(v.id) > maxName {
+		return nil, fmt.Errorf("encode verdict: cluster or id over %d bytes: %w", maxName, ErrTooLarge)
+	}
+	at := len(b)
+	b = append(b, 0, 0, 0, 0)
+	b = append(b, helloMagic...)
+	b = binary.LittleEndian.AppendUint16(b, v.version)
+	b = append(b, v.code)
+	for _, s := range []string{v.cluster, v.id, clip(v.info, maxInfo), clip(v.text, maxInfo)} {
+		b = appendString(b, s)
+	}
+	binary.LittleEndian.PutUint32(b[at:], uint32(len(b)-at-4))
+	return b, nil
+}
+
+// decodeVerdict is the inverse of appendVerdict, without the length. Its layout is the same in every version.
+func decodeVerdict(b []byte) (verdictMsg, error) {
+	d := fields{b: b}
+	if magic := string(d.bytes(len(helloMagic))); magic != helloMagic {
+		return verdictMsg{}, fmt.Errorf("decode verdict: begins with %q, want %q: %w", magic, helloMagic, ErrMalformed)
+	}
+	v := verdictMsg{version: d.u16(), code: d.u8()}
+	v.cluster, v.id, v.info, v.text = d.str(maxName), d.str(maxName), d.str(maxInfo), d.str(maxInfo)
+	if err := d.end(); err != nil {
+		return verdictMsg{}, fmt.Errorf("decode verdict: %w", err)
+	}
+	if v.code > codeMalformed {
+		return verdictMsg{}, fmt.Errorf("decode verdict: unknown code %d: %w", v.code, ErrMalformed)
+	}
+	return v, nil
+}
+
+// readShort reads a message of at most maxHello bytes and not a byte more.
+func readShort(r io.Reader) ([]byte, error) {
+	var n [4]byte
+	if _, err := io.ReadFull(r, n[:]); err != nil {
+		return nil, err
+	}
+	size := binary.LittleEndian.Uint32(n[:])
+	if size > maxHello {
+		return nil, fmt.Errorf("read hello: %d bytes announced, at most %d: %w", size, maxHello, ErrMalformed)
+	}
+	b := make([]byte, size)
+	_, err := io.ReadFull(r, b)
+	return b, err
+}
+
+func appendString(b []byte, s string) []byte {
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(s)))
+	return append(b, s...)
+}
+
+func clip(s string, n int) string { return s[:min(len(s), n)] }
+
+// fields takes a message apart. After the first fault everything is zero and err says where it was.
+type fields struct {
+	b   []byte
+	off int
+	err error
+}
+
+func (d *fields) bytes(n int) []byte {
+	if d.err != nil {
+		return nil
+	}
+	if n > len(d.b)-d.off {
+		d.err = fmt.Errorf("%w: %d bytes wanted at offset %d of %d", ErrMalformed, n, d.off, len(d.b))
+		return nil
+	}
+	d.off += n
+	return d.b[d.off-n : d.off : d.off]
+}
+
+func (d *fields) uint(n int) uint64 {
+	var x [8]byte
+	copy(x[:], d.bytes(n))
+	return binary.LittleEndian.Uint64(x[:])
+}
+
+func (d *fields) u8() uint8   { return uint8(d.uint(1)) }
+func (d *fields) u16() uint16 { return uint16(d.uint(2)) }
+func (d *fields) u32() uint32 { return uint32(d.uint(4)) }
+func (d *fields) u64() uint64 { return d.uint(8) }
+
+func (d *fields) str(limit int) string {
+	n := int(d.u16())
+	if d.err == nil && n > limit {
+		d.err = fmt.Errorf("%w: text of %d bytes at offset %d, at most %d", ErrMalformed, n, d.off, limit)
+	}
+	return string(d.bytes(n))
+}
+
+// length reads a u64 that must fit an int.
+func (d *fields) length() int {
+	n := d.u64()
+	if d.err == nil && n > math.MaxInt {
+		d.err = fmt.Errorf("%w: length %d at offset %d", ErrMalformed, n, d.off-8)
+		return 0
+	}
+	return int(n)
+}
+
+func (d *fields) end() error {
+	if d.err == nil && d.off != len(d.b) {
+		d.err = fmt.Errorf("%w: %d bytes too many after offset %d", ErrMalformed, len(d.b)-d.off, d.off)
+	}
+	return d.err
+}

@@ -1,0 +1,149 @@
+package link
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+)
+
+// After a failed dial an address rests, so that calls to a dead server fail at once instead of waiting for a time-out each.
+const (
+	minRest = 20 * time.Millisecond
+	maxRest = 500 * time.Millisecond
+)
+
+// peer is one address of a Client. Its loop connects when a call wants it and keeps the connection until it fails.
+type peer struct {
+	client *Client
+	addr   string
+	want   chan struct{} // one token: a call waits for a connection
+
+	mu      sync.Mutex
+	live    *caller       // nil while there is no connection
+	fails   int           // dials that failed, ever
+	err     error         // of the last one
+	rest    time.Duration // how long that one is remembered
+	until   time.Time
+	changed chan struct{} // closed and replaced when any of these change
+}
+
+func newPeer(c *Client, addr string) *peer {
+	return &peer{client: c, addr: addr, want: make(chan struct{}, 1), changed: make(chan struct{})}
+}
+
+// run connects on demand until ctx ends.
+func (p *peer) run(ctx context.Context) {
+	for {
+		select {
+		case <-p.want:
+		case <-ctx.Done():
+			return
+		}
+		s, err := p.connect(ctx)
+		if err != nil {
+			p.failed(err)
+			p.client.opt.logger.Debug("connect failed", "addr", p.addr, "error", err)
+			continue
+		}
+		p.set(s)
+		err = s.run(ctx)
+		p.set(nil)
+		p.client.opt.logger.Debug("connection closed", "addr", p.addr, "peer", s.peer.From, "reason", err)
+	}
+}
+
+// connect dials the control connection.
+func (p *peer) connect(ctx context.Context) (*caller, error) {
+	pair := rand.Uint64()
+	conn, hello, err := p.dial(ctx, Control, pair, "")
+	if err != nil {
+		return nil, err
+	}
+	dialBulk := func(ctx context.Context) (net.Conn, error) {
+		conn, _, err := p.dial(ctx, Bulk, pair, hello.From)
+		return conn, err
+	}
+	return newCaller(p.client.opt, conn, hello, p.addr, dialBulk), nil
+}
+
+// dial opens a connection and introduces us. to is the server meant, "" for whoever is there.
+func (p *peer) dial(ctx context.Context, purpose Purpose, pair uint64, to string) (net.Conn, Hello, error) {
+	cfg := p.client.cfg
+	dctx, cancel := context.WithTimeoutCause(ctx, cfg.Dial, fmt.Errorf("no connection within %v", cfg.Dial))
+	defer cancel()
+	conn, err := cfg.Network.Dial(dctx, p.addr)
+	if err != nil {
+		return nil, Hello{}, fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	hello, err := SendHello(ctx, conn, Hello{Cluster: cfg.Cluster, From: cfg.ID, To: to, Purpose: purpose, Pair: pair, Info: cfg.Info})
+	if err != nil {
+		_ = conn.Close()
+		return nil, Hello{}, fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	return conn, hello, nil
+}
+
+// set tells the waiting calls that the connection is there or gone. A stale wish for one is forgotten.
+func (p *peer) set(s *caller) {
+	select {
+	case <-p.want:
+	default:
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.live, p.err, p.rest = s, nil, 0
+	p.notify()
+}
+
+// failed remembers a failed dial for a while that doubles each time.
+func (p *peer) failed(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fails++
+	p.err = err
+	p.rest = min(max(2*p.rest, minRest), maxRest)
+	p.until = time.Now().Add(p.rest/2 + rand.N(p.rest/2))
+	p.notify()
+}
+
+func (p *peer) notify() {
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// session returns the live connection, making one if need be.
+func (p *peer) session(ctx context.Context) (*caller, error) {
+	asked := -1 // fails when this call began to wait
+	for {
+		p.mu.Lock()
+		s, err, changed := p.live, p.err, p.changed
+		resting := err != nil && time.Now().Before(p.until)
+		fresh := asked >= 0 && p.fails > asked
+		if asked < 0 {
+			asked = p.fails
+		}
+		p.mu.Unlock()
+		switch {
+		case s != nil && !s.dead():
+			return s, nil
+		case err != nil && (resting || fresh):
+			return nil, err
+		}
+		if s == nil {
+			select {
+			case p.want <- struct{}{}:
+			default:
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", ErrUnreachable, context.Cause(ctx))
+		case <-p.client.stopped:
+			return nil, ErrStopped
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+)
+
+// Request is a call as its handler sees it.
+type Request struct {
+	Peer     Hello    // who calls
+	Head     []byte   // belongs to the handler
+	BodyLen  int      // bytes
+	Priority Priority // of the call; its reply's body has the same
+
+	id     uint64
+	inline []byte
+	from   *responder
+	gone   chan struct{}           // closed when the caller has given up
+	cancel context.CancelCauseFunc // of the handler's context, nil before it runs; belongs to the responder's mutex
+	send   *sending                // a large reply; belongs to the responder's mutex
+
+	bodyTaken atomic.Bool
+	receiving atomic.Bool
+	replied   atomic.Bool
+}
+
+// Body grants and receives the body into new memory. Nothing of a large body travels before: that is the back-pressure. Body or BodyInto
+// may be called once, and not after Reply. When it fails, its memory is not written to any more.
+func (r *Request) Body(ctx context.Context) ([]byte, error) {
+	if r.BodyLen <= MaxInline && r.bodyTaken.CompareAndSwap(false, true) {
+		return r.inline, nil
+	}
+	buf := make([]byte, r.BodyLen)
+	return buf, r.BodyInto(ctx, buf)
+}
+
+// BodyInto is Body into dst, whose length must be BodyLen.
+func (r *Request) BodyInto(ctx context.Context, dst []byte) error {
+	if len(dst) != r.BodyLen {
+		return fmt.Errorf("receive body: memory of %d bytes given for a body of %d", len(dst), r.BodyLen)
+	}
+	if r.replied.Load() || !r.bodyTaken.CompareAndSwap(false, true) {
+		return errors.New("receive body: taken or replied to already")
+	}
+	if r.BodyLen <= MaxInline {
+		copy(dst, r.inline)
+		return nil
+	}
+	r.receiving.Store(true)
+	defer r.receiving.Store(false)
+	if err := r.from.receive(ctx, newReceiving(r.id, r.Priority, dst), r.gone, ErrCancelled); err != nil {
+		return fmt.Errorf("receive body of %d bytes from %s: %w", r.BodyLen, r.Peer.From, err)
+	}
+	return nil
+}
+
+// Reply answers the request, once. The pieces of body are sent as one body and are read until Reply returns, which is when the caller has taken
+// it, has given up (ErrCancelled) or is lost (ErrPeer).
+func (r *Request) Reply(head []byte, body ...[]byte) error {
+	if len(head) > MaxHead {
+		return fmt.Errorf("reply: head of %d bytes, at most %d: %w", len(head), MaxHead, ErrTooLarge)
+	}
+	if r.receiving.Load() {
+		return errors.New("reply: the body is still being received")
+	}
+	if !r.replied.CompareAndSwap(false, true) {
+		return errors.New("reply: replied already")
+	}
+	f := frame{kind: kindReply, id: r.id, head: head}
+	for _, piece := range body {
+		f.bodyLen += len(piece)
+	}
+	if err := r.reply(f, body); err != nil {
+		return fmt.Errorf("reply to %s: %w", r.Peer.From, err)
+	}
+	return nil
+}
+
+func (r *Request) reply(f frame, body [][]byte) error {
+	s := r.from
+	if r.isGone() {
+		s.out.post(frame{kind: kindReply, id: r.id, status: statusCancelled})
+		return ErrCancelled
+	}
+	var send *sending
+	if !f.inline() {
+		send = newSending(body, f.bodyLen)
+		s.mu.Lock()
+		r.send = send
+		s.mu.Unlock()
+	}
+	if !s.out.send(context.Background(), s.done, r.gone, f, body) {
+		if s.dead() {
+			return s.err
+		}
+		s.out.post(frame{kind: kindReply, id: r.id, status: statusCancelled})
+		return ErrCancelled
+	}
+	if send == nil {
+		return nil
+	}
+	select {
+	case <-send.done:
+		return send.err
+	case <-r.gone:
+		s.snd.cancel(send, ErrCancelled)
+	case <-s.done:
+		s.snd.cancel(send, s.err)
+	}
+	<-send.done
+	return send.err
+}
+
+func (r *Request) isGone() bool {
+	select {
+	case <-r.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// silence is the status that stands for a reply which the handler did not give.
+func (r *Request) silence() status {
+	if r.isGone() {
+		return statusCancelled
+	}
+	return statusNoReply
+}

@@ -1,0 +1,259 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// partingTime is how long a connection that ends may take to say what is still to be said.
+const partingTime = 100 * time.Millisecond
+
+// options are what both sides of a connection are configured with.
+type options struct {
+	pair      PairFunc
+	heartbeat time.Duration
+	suspect   time.Duration
+	window    int
+	chunk     int
+	maxBody   int
+	logger    *slog.Logger
+}
+
+// setDefaults fills in what is zero and returns every fault.
+func (o *options) setDefaults() error {
+	var faults []error
+	if o.pair == nil {
+		faults = append(faults, errors.New("pair is nil: give the backend's function"))
+	}
+	def := func(p *int, name string, v, most int) {
+		if *p == 0 {
+			*p = v
+		}
+		if *p < 1 || *p > most {
+			faults = append(faults, fmt.Errorf("%s %d is not in 1..%d", name, *p, most))
+		}
+	}
+	def(&o.window, "window", 4, maxGrants)
+	def(&o.chunk, "chunk", 1<<20, maxChunk)
+	def(&o.maxBody, "max body", 256<<20, 1<<40)
+	if o.heartbeat == 0 {
+		o.heartbeat = 500 * time.Millisecond
+	}
+	if o.suspect == 0 {
+		o.suspect = 2 * time.Second
+	}
+	if o.heartbeat <= 0 || o.suspect <= o.heartbeat {
+		faults = append(faults, fmt.Errorf("suspect %v must be above heartbeat %v, and both above zero", o.suspect, o.heartbeat))
+	}
+	if o.logger == nil {
+		o.logger = slog.New(slog.DiscardHandler)
+	}
+	return errors.Join(faults...)
+}
+
+// session is one control connection with its bulk Comm: what both sides have in common. Four loops move everything: read and write for frames,
+// inflow and outflow for chunks. The first fault ends them all.
+type session struct {
+	options
+	conn net.Conn
+	rank int    // in the bulk Comm
+	peer Hello  // who is on the other side
+	addr string // of the peer, for logs
+
+	out *outbox
+	in  *inflow
+	snd *outflow
+
+	// handle acts on a frame. It is called by the read loop alone and must not wait.
+	handle func(ctx context.Context, f frame) error
+	// openBulk waits until a bulk connection is needed or there, and returns it.
+	openBulk func(ctx context.Context) (net.Conn, error)
+
+	done chan struct{} // closed by the first fault
+	once sync.Once
+	err  error // the first fault, read after done
+}
+
+func newSession(opt options, conn net.Conn, rank int, peer Hello, addr string) *session {
+	s := &session{
+		options: opt, conn: conn, rank: rank, peer: peer, addr: addr,
+		out: newOutbox(), snd: newOutflow(), done: make(chan struct{}),
+	}
+	s.in = newInflow(opt.window, opt.chunk, func(f frame) { s.out.post(f) })
+	return s
+}
+
+// run owns the connection until it ends, and returns the reason.
+func (s *session) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(ctx, func() { s.fail(ErrStopped) })
+	defer stop()
+	var loops sync.WaitGroup
+	loops.Go(func() { s.read(ctx) })
+	loops.Go(s.write)
+	loops.Go(func() { s.bulk(ctx) })
+	<-s.done
+	cancel(s.err)
+	loops.Wait()
+	return s.err
+}
+
+// fail ends the session with its first fault.
+func (s *session) fail(err error) {
+	s.once.Do(func() {
+		s.err = err
+		close(s.done)
+		_ = s.conn.SetWriteDeadline(time.Now().Add(partingTime)) // on error the write loop finds out itself
+	})
+}
+
+// lost makes a fault of the other side, so that errors.Is says ErrPeer.
+func lost(err error) error {
+	if errors.Is(err, ErrPeer) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrPeer, err)
+}
+
+func (s *session) read(ctx context.Context) {
+	fr := newFrameReader(s.conn)
+	for {
+		err := s.conn.SetReadDeadline(time.Now().Add(s.suspect))
+		var f frame
+		if err == nil {
+			f, err = fr.next()
+		}
+		if err == nil {
+			err = s.common(ctx, f)
+		}
+		switch {
+		case err == nil:
+			continue
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			err = fmt.Errorf("%w: silent for %v", ErrPeer, s.suspect)
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			err = fmt.Errorf("%w: connection closed", ErrPeer)
+		case errors.Is(err, ErrMalformed):
+			s.logger.Warn("close connection: malformed frame", "peer", s.peer.From, "addr", s.addr, "offset", fr.off, "error", err)
+		}
+		s.fail(lost(err))
+		return
+	}
+}
+
+// common acts on the frames that mean the same on both sides.
+func (s *session) common(ctx context.Context, f frame) error {
+	switch f.kind {
+	case kindHeartbeat:
+		return nil
+	case kindGoodbye:
+		return fmt.Errorf("%w: it said %q", ErrPeer, f.head)
+	case kindCall, kindReply, kindGrant, kindCancel, kindWelcome:
+	}
+	if err := s.handle(ctx, f); err != nil {
+		return fmt.Errorf("call %d: %w", f.id, err)
+	}
+	return nil
+}
+
+// write sends what the outbox holds and heartbeats, at last a goodbye, and closes the connection.
+func (s *session) write() {
+	defer func() { _ = s.conn.Close() }()
+	beat := time.NewTicker(s.heartbeat)
+	defer beat.Stop()
+	for {
+		select {
+		case <-s.out.wake:
+		case <-beat.C:
+			s.out.post(frame{kind: kindHeartbeat})
+		case <-s.done:
+			s.goodbye()
+			return
+		}
+		err := s.conn.SetWriteDeadline(time.Now().Add(s.suspect))
+		if s.dead() {
+			continue // the deadline just set may have replaced that of fail
+		}
+		if err == nil {
+			_, err = s.conn.Write(s.out.take())
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			err = fmt.Errorf("%w: took nothing for %v", ErrPeer, s.suspect)
+		}
+		if err != nil {
+			s.fail(lost(err))
+			return
+		}
+	}
+}
+
+// goodbye sends what is left and the reason of the end, if the other side still takes it.
+func (s *session) goodbye() {
+	s.out.post(frame{kind: kindGoodbye, head: []byte(clip(s.err.Error(), maxText))})
+	if err := s.conn.SetWriteDeadline(time.Now().Add(partingTime)); err == nil {
+		_, _ = s.conn.Write(s.out.take()) // the peer may be gone: then nobody misses it
+	}
+}
+
+func (s *session) dead() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// bulk makes the bulk Comm when it is wanted and runs its loops.
+func (s *session) bulk(ctx context.Context) {
+	conn, err := s.openBulk(ctx)
+	if err != nil {
+		s.failBulk(ctx, err)
+		return
+	}
+	comm := s.pair(conn, s.rank)
+	var loops sync.WaitGroup
+	loops.Go(func() { s.failBulk(ctx, comm.Run(ctx)) })
+	loops.Go(func() { s.failBulk(ctx, s.in.run(comm, 1-s.rank, s.done)) })
+	loops.Go(func() { s.failBulk(ctx, s.snd.run(comm, 1-s.rank, s.done)) })
+	loops.Wait()
+}
+
+// failBulk ends the session because its bulk connection ended, be it by our own stop.
+func (s *session) failBulk(ctx context.Context, err error) {
+	switch {
+	case ctx.Err() != nil:
+		err = ErrStopped
+	case err == nil:
+		err = lost(errors.New("bulk connection ended"))
+	default:
+		err = lost(fmt.Errorf("bulk connection: %w", err))
+	}
+	s.fail(err)
+}
+
+// receive waits until r is complete. If ctx, gone or the session ends first, r is aborted and drained; why tells the cause of gone.
+func (s *session) receive(ctx context.Context, r *receiving, gone <-chan struct{}, why error) error {
+	s.in.add(r)
+	var cause error
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		cause = context.Cause(ctx)
+	case <-gone:
+		cause = why
+	case <-s.done:
+		cause = s.err
+	}
+	s.in.abort(r, cause)
+	<-r.done
+	return r.err
+}
