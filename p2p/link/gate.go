@@ -3,19 +3,93 @@ package link
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"sync"
+	"time"
 )
+
+// acceptRest is how long Serve waits after an Accept that failed for want of descriptors or memory.
+const acceptRest = 50 * time.Millisecond
 
 // Gate accepts connections for the owner of a listener and lets pass those whose hello is right.
 type Gate struct {
 	Identity    Identity
-	MaxHalfOpen int                          // connections whose hello is not verified yet; default 64; further ones wait in the listener
-	Handle      func(conn net.Conn, h Hello) // owns conn; runs in a goroutine of its own and should return soon
-	Logger      *slog.Logger                 // nil = discard
+	MaxHalfOpen int // connections whose hello is not verified yet; default 64; further ones wait in the listener
+	// Handle takes over a verified connection. It runs in a goroutine of Serve, which waits for it, and should return soon.
+	Handle func(conn net.Conn, h Hello)
+	Logger *slog.Logger // nil = discard
 }
 
 // Serve accepts until ctx ends or ln fails. It closes ln and returns when its goroutines have ended; a clean end is nil.
 func (g *Gate) Serve(ctx context.Context, ln net.Listener) error {
-	return errors.New("not yet")
+	most, logger := g.MaxHalfOpen, g.Logger
+	if most == 0 {
+		most = 64
+	}
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	if g.Handle == nil || most < 0 {
+		return errors.New("serve listener: gate needs a Handle and a MaxHalfOpen above zero")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var opening sync.WaitGroup
+	defer opening.Wait()
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
+	defer func() {
+		if stop() {
+			_ = ln.Close()
+		}
+	}()
+	halfOpen := make(chan struct{}, most)
+	for {
+		select {
+		case halfOpen <- struct{}{}:
+		case <-ctx.Done():
+			return nil
+		}
+		conn, err := ln.Accept()
+		if err == nil {
+			opening.Go(func() { g.open(ctx, conn, halfOpen, logger) })
+			continue
+		}
+		<-halfOpen
+		if ctx.Err() != nil {
+			return nil
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return fmt.Errorf("accept on %s: %w", ln.Addr(), err)
+		}
+		logger.Warn("accept failed", "addr", ln.Addr().String(), "error", err)
+		if !rest(ctx, acceptRest) {
+			return nil
+		}
+	}
+}
+
+// open verifies one connection and hands it over.
+func (g *Gate) open(ctx context.Context, conn net.Conn, halfOpen <-chan struct{}, logger *slog.Logger) {
+	h, err := AcceptHello(ctx, conn, g.Identity)
+	<-halfOpen
+	if err != nil {
+		logger.Warn("close connection", "addr", conn.RemoteAddr().String(), "error", err)
+		_ = conn.Close()
+		return
+	}
+	g.Handle(conn, h)
+}
+
+// rest waits for d. It reports false if ctx ended first.
+func rest(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
