@@ -25,8 +25,14 @@ import (
 	"hcclps/ps/snapshot"
 )
 
-// ErrStopped is the error of futures and waits of a node that does not run.
-var ErrStopped = errors.New("raft group is not running")
+var (
+	// ErrStopped is the error of futures and waits of a node that does not run.
+	ErrStopped = errors.New("raft group is not running")
+	// ErrCrash as the cause of a cancelled context ends Run without handing
+	// leadership over, as if the process had been killed. For tests of crashes;
+	// the caller freezes log and store first.
+	ErrCrash = errors.New("crash on purpose")
+)
 
 // Defaults of a Config.
 const (
@@ -89,7 +95,6 @@ type Node struct {
 	raft      atomic.Pointer[raft.Raft]
 	leading   atomic.Uint64 // term this replica leads in and is caught up, or 0
 	elections atomic.Uint64
-	crashed   atomic.Bool
 	grown     chan struct{} // the log passed its snapshot threshold
 	threshold atomic.Int64  // bytes
 	failOnce  sync.Once
@@ -220,10 +225,6 @@ func (n *Node) Fail(err error) {
 		close(n.failed)
 	})
 }
-
-// Crash makes Run end without handing leadership over, as if the process had
-// been killed. For tests of crashes only; the caller freezes log and store first.
-func (n *Node) Crash() { n.crashed.Store(true) }
 
 // stopped is the future of a node that does not run.
 type stopped struct{}

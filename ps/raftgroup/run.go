@@ -33,7 +33,7 @@ func (n *Node) Run(ctx context.Context) error {
 	work.Go(func() error { return n.compact(ctxWork, r) })
 	work.Go(func() error { return n.await(ctxWork) })
 	err = work.Wait()
-	n.leave(r, err)
+	n.leave(ctx, r, err)
 	stopBelow()
 	err = errors.Join(err, stores.Wait())
 	n.waits.Wait()
@@ -67,9 +67,9 @@ func (n *Node) await(ctx context.Context) error {
 	}
 }
 
-// leave ends raft, handing leadership over unless the group failed.
-func (n *Node) leave(r *raft.Raft, err error) {
-	healthy := errors.Is(err, context.Canceled) && !n.crashed.Load()
+// leave ends raft, handing leadership over unless the group failed or plays a crash.
+func (n *Node) leave(ctx context.Context, r *raft.Raft, err error) {
+	healthy := errors.Is(err, context.Canceled) && !errors.Is(context.Cause(ctx), ErrCrash)
 	if healthy && r.State() == raft.Leader && len(r.GetConfiguration().Configuration().Servers) > 1 {
 		if err := r.LeadershipTransfer().Error(); err != nil {
 			n.cfg.Logger.Debug("leadership not handed over", "group", n.cfg.Group, "error", err)
