@@ -1,0 +1,51 @@
+package p2ptest
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"sync"
+)
+
+// piece is the most that is forwarded, and meets a fault, at once.
+const piece = 64 << 10
+
+// relay is one connection of a Net: it stands between the dialler's end and the acceptor's.
+type relay struct {
+	net       *Net
+	there     link
+	near, far net.Conn
+	done      chan struct{}
+	once      sync.Once
+}
+
+// forward carries bytes in one direction, with the faults of that link, until either side is closed.
+func (r *relay) forward(l link, from, to net.Conn, rng *rand.Rand) {
+	defer r.end()
+	buf := make([]byte, piece)
+	ctx := context.Background() // done ends the waits
+	for {
+		n, readErr := from.Read(buf)
+		if r.net.wait(ctx, r.done, rng) != nil || r.net.open(ctx, r.done, l) != nil || r.net.breaks(rng) {
+			return
+		}
+		if readErr != nil {
+			return // a close, too, crosses the link only when it is open
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// end breaks the connection.
+func (r *relay) end() {
+	r.once.Do(func() {
+		close(r.done)
+		_ = r.near.Close()
+		_ = r.far.Close()
+		r.net.mu.Lock()
+		delete(r.net.relays, r)
+		r.net.mu.Unlock()
+	})
+}

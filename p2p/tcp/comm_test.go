@@ -1,0 +1,111 @@
+package tcp_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"hcclps/p2p"
+	"hcclps/p2p/inproc"
+	"hcclps/p2p/p2ptest"
+	"hcclps/p2p/tcp"
+)
+
+// sockets makes both ends of a connection at addr.
+func sockets(tb testing.TB, addr string) (client, server net.Conn) {
+	tb.Helper()
+	var network tcp.Network
+	l, err := network.Listen(tb.Context(), addr)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer l.Close()
+	client, err = network.Dial(tb.Context(), l.Addr().String())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	server, err = l.Accept()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return client, server
+}
+
+// run makes the pair over two ends and runs both ranks until the test is over.
+func run(tb testing.TB, a, b net.Conn) []p2p.Comm {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	var comms []p2p.Comm
+	for r, conn := range []net.Conn{a, b} {
+		c := tcp.Pair(conn, r)
+		wg.Go(func() { _ = c.Run(ctx) })
+		comms = append(comms, c)
+	}
+	tb.Cleanup(func() {
+		cancel()
+		wg.Wait()
+	})
+	return comms
+}
+
+func kinds(tb testing.TB) map[string]func() (net.Conn, net.Conn) {
+	tb.Helper()
+	return map[string]func() (net.Conn, net.Conn){
+		"tcp":    func() (net.Conn, net.Conn) { return sockets(tb, "127.0.0.1:0") },
+		"unix":   func() (net.Conn, net.Conn) { return sockets(tb, "unix:"+filepath.Join(tb.TempDir(), "s")) },
+		"inproc": func() (net.Conn, net.Conn) { return inproc.Pipe(0) },
+	}
+}
+
+func TestPair(t *testing.T) {
+	for name, connect := range kinds(t) {
+		t.Run(name, func(t *testing.T) {
+			p2ptest.TestComm(t, func(t *testing.T, n int) []p2p.Comm {
+				t.Helper()
+				if n != 2 {
+					t.Skip("a pair has two ranks")
+				}
+				a, b := connect()
+				return run(t, a, b)
+			})
+		})
+	}
+}
+
+func BenchmarkPair(b *testing.B) {
+	for name, connect := range kinds(b) {
+		for _, size := range []int{4 << 10, 1 << 20} {
+			b.Run(fmt.Sprintf("%s/%dKiB", name, size>>10), func(b *testing.B) {
+				x, y := connect()
+				benchmark(b, run(b, x, y), size)
+			})
+		}
+	}
+}
+
+// benchmark keeps a window of four messages under way, as the control plane does.
+func benchmark(b *testing.B, comms []p2p.Comm, size int) {
+	b.Helper()
+	const window = 4
+	out, in := make([]byte, size), make([]byte, window*size)
+	var recvs, sends [window]*p2p.Request
+	b.SetBytes(int64(size))
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		w := i % window
+		if i >= window {
+			if err := recvs[w].Wait(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			if err := sends[w].Wait(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}
+		recvs[w] = comms[1].Irecv(0, p2p.Bytes(in[w*size:(w+1)*size]))
+		sends[w] = comms[0].Isend(1, p2p.Bytes(out))
+	}
+}
