@@ -1,0 +1,23 @@
+// Package backend is the one place that names the backends of p2p: who needs a network or a pair gets it here.
+package backend
+
+import (
+	"fmt"
+	"net"
+
+	"hcclps/p2p/link"
+	"hcclps/p2p/tcp"
+)
+
+// Network returns the network of a backend by name: "tcp" for real sockets, addresses as in [tcp.Network].
+func Network(name string) (link.Network, error) {
+	switch name {
+	case "tcp":
+		return tcp.Network{}, nil
+	default:
+		return nil, fmt.Errorf("choose network %q: want tcp", name)
+	}
+}
+
+// Pair makes the bulk Comm of two processes over a connection between them; it is a [link.PairFunc]. The Comm owns conn.
+func Pair(conn net.Conn, rank int) link.Comm { return tcp.Pair(conn, rank) }
