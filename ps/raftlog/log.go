@@ -1,0 +1,467 @@
+package raftlog
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/bits"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/raft"
+	"golang.org/x/sys/unix"
+)
+
+const defaultBudget = 64 << 20
+
+// Config of a Log. Dir and Store are required.
+type Config struct {
+	Dir   string // folder of this group's segments, of no other group
+	Group uint32
+	Store *Store
+	// Sync makes each StoreLogs one fdatasync (quorum-disk). Without it entries survive the death of the process,
+	// and that of the machine if Dir is on a disk and the kernel got to write them.
+	Sync bool
+	// Budget is the size of the log in bytes, default 64 MiB, allocated by Open. The log may grow to twice of it
+	// while Raft has not compacted yet. An entry may have an eighth of it.
+	Budget int64
+	// SegmentSize of new files in bytes: a power of two from 1 MiB up to half the budget. Default a quarter of the
+	// budget, rounded down to a power of two, at least 1 MiB.
+	SegmentSize int64
+	// Prefault touches every page in Open. For segments in a tmpfs: appends then run at the speed of memory.
+	Prefault bool
+	Logger   *slog.Logger // nil discards
+}
+
+func (c *Config) validate() error {
+	var errs []error
+	if c.Dir == "" {
+		errs = append(errs, errors.New("no directory"))
+	}
+	if c.Store == nil {
+		errs = append(errs, errors.New("no store"))
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Budget == 0 {
+		c.Budget = defaultBudget
+	}
+	if c.Budget < 2*minSegment {
+		errs = append(errs, fmt.Errorf("budget of %d bytes is below %d", c.Budget, 2*minSegment))
+	}
+	if c.SegmentSize == 0 && c.Budget > 0 {
+		c.SegmentSize = min(max(int64(1)<<(bits.Len64(uint64(c.Budget/4))-1), minSegment), maxSegment)
+	}
+	if s := c.SegmentSize; s < minSegment || s > maxSegment || s&(s-1) != 0 || 2*s > c.Budget {
+		errs = append(errs, fmt.Errorf("segment size of %d bytes must be a power of two from %d to half the budget of %d", s, minSegment, c.Budget))
+	}
+	return errors.Join(errs...)
+}
+
+// Log is one Raft group's log: a raft.LogStore (monotonic) in mapped segment files. Reads, appends and pins may run
+// concurrently. Payloads handed out by GetLog are slices of the mapping: they are good until the entry is deleted and
+// its segment used again (see Pin), and never after Close.
+type Log struct {
+	cfg  Config
+	id   logID
+	log  *slog.Logger
+	lock *os.File
+	dir  *os.File
+
+	write   latch // StoreLogs, DeleteRange
+	marking latch // mark and trim
+	growing latch // files and their record
+
+	mu          sync.RWMutex
+	segs        []*segment // the log, by seq; the last is appended to
+	dead        []*segment // retired, maybe pinned
+	free        []*segment
+	first, last uint64 // 0, 0: empty
+	chain       uint32 // at last; of an empty log: base of the current segment
+	durable     mark   // what a mark may say: synced under Sync
+	seq         uint64
+	frozen      bool
+	closed      bool
+
+	marked mark   // owner: marking
+	nextNo uint32 // owner: growing
+
+	rolled chan struct{} // a new segment is in use
+	cause  atomic.Pointer[error]
+	failed chan struct{}
+}
+
+var (
+	_ raft.LogStore          = (*Log)(nil)
+	_ raft.MonotonicLogStore = (*Log)(nil)
+)
+
+// Open creates the log of a group that never had one, or recovers and verifies an existing one, every byte of it. A
+// lost log gives a LostError, a damaged one a CorruptError, an owned folder ErrInUse, too little space ErrFull; in
+// all these cases the files of the log are left as they are. It starts no goroutine: call Run.
+func Open(cfg Config) (*Log, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("open raft log of group %d in %q: %w", cfg.Group, cfg.Dir, err)
+	}
+	l := &Log{
+		cfg: cfg, log: cfg.Logger.With("group", cfg.Group),
+		write: make(latch, 1), marking: make(latch, 1), growing: make(latch, 1),
+		rolled: make(chan struct{}, 1), failed: make(chan struct{}),
+	}
+	if err := l.open(); err != nil {
+		l.unmap()
+		closeFiles(l.lock, l.dir)
+		if lost := (*LostError)(nil); errors.As(err, &lost) {
+			return nil, err
+		}
+		return nil, fmt.Errorf("open raft log of group %d in %s: %w", cfg.Group, cfg.Dir, err)
+	}
+	cfg.Store.attach(l)
+	return l, nil
+}
+
+func (l *Log) open() error {
+	rec, known, err := l.loadRecord()
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(l.cfg.Dir); known && errors.Is(err, os.ErrNotExist) {
+		return l.lost("its directory is gone")
+	}
+	if err := makeDir(l.cfg.Dir); err != nil {
+		return err
+	}
+	if l.lock, err = lockDir(l.cfg.Dir); err != nil {
+		return err
+	}
+	if l.dir, err = os.Open(l.cfg.Dir); err != nil {
+		return fmt.Errorf("open directory: %w", err)
+	}
+	if known {
+		l.id = rec.id
+	} else if _, err := rand.Read(l.id[:]); err != nil {
+		return fmt.Errorf("draw log id: %w", err)
+	}
+	strays, err := l.mapFiles(rec)
+	if err != nil {
+		return err
+	}
+	if err := l.rejectStrays(strays, known); err != nil {
+		return err
+	}
+	if err := l.recover(known); err != nil {
+		return err
+	}
+	return l.fill()
+}
+
+func (l *Log) lost(format string, args ...any) error {
+	return &LostError{Group: l.cfg.Group, Dir: l.cfg.Dir, Reason: fmt.Sprintf(format, args...)}
+}
+
+func (l *Log) key(name string) string { return fmt.Sprintf("g/%08x/%s", l.cfg.Group, name) }
+
+// loadRecord reads the log's identity; known is false for a group that never had a log.
+func (l *Log) loadRecord() (rec logRecord, known bool, err error) {
+	b, err := l.cfg.Store.read(l.key("log"))
+	if errors.Is(err, ErrNotFound) {
+		return rec, false, nil
+	}
+	if err == nil {
+		rec, err = decodeRecord(b)
+	}
+	if err != nil {
+		return rec, false, fmt.Errorf("read log id in store %s: %w", l.cfg.Store.dir, err)
+	}
+	return rec, true, nil
+}
+
+// mapFiles maps the recorded files into free, and returns the numbers of files nobody recorded.
+func (l *Log) mapFiles(rec logRecord) (strays []uint32, err error) {
+	nos, err := listSegments(l.cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range rec.files {
+		if !nos[f.no] {
+			return nil, l.lost("segment %s is gone", segPath(l.cfg.Dir, f.no))
+		}
+		g, err := openSegment(l.cfg.Dir, f.no, f.size)
+		if err != nil {
+			return nil, err
+		}
+		l.free = append(l.free, g)
+		delete(nos, f.no)
+		l.nextNo = max(l.nextNo, f.no+1)
+	}
+	for no := range nos {
+		strays = append(strays, no)
+		l.nextNo = max(l.nextNo, no+1)
+	}
+	return strays, nil
+}
+
+// rejectStrays removes unrecorded files that hold nothing, as a kill between creating or dropping a file and
+// recording it leaves them. Others mean that files and store do not belong together.
+func (l *Log) rejectStrays(nos []uint32, known bool) error {
+	for _, no := range nos {
+		path := segPath(l.cfg.Dir, no)
+		head, err := readHead(path)
+		if err != nil {
+			return err
+		}
+		hd := (&segment{m: head}).header()
+		switch {
+		case hd.blank, known && hd.magic == magicFree && hd.id == l.id:
+			if err := os.Remove(path); err != nil {
+				return fmt.Errorf("remove unused segment: %w", err)
+			}
+		case !known:
+			return l.lost("segment %s is there, but the store %s has no log id: it was replaced or emptied", path, l.cfg.Store.dir)
+		default:
+			return l.lost("segment %s is in use, but the store %s does not know it: an older copy of the store was put back, or files of another log were", path, l.cfg.Store.dir)
+		}
+	}
+	return nil
+}
+
+func readHead(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open segment: %w", err)
+	}
+	defer closeFiles(f)
+	b := make([]byte, headerSize)
+	_, err = f.ReadAt(b, 0)
+	if err != nil {
+		return nil, &CorruptError{File: path, Reason: fmt.Sprintf("read header: %v", err)}
+	}
+	return b, nil
+}
+
+// recover replays the mapped files, judges them by mark and term, and mends them.
+func (l *Log) recover(known bool) error {
+	if !known {
+		return nil
+	}
+	var m mark
+	b, err := l.cfg.Store.read(l.key("mark"))
+	if err == nil {
+		m, err = decodeMark(b)
+	}
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("read mark in store %s: %w", l.cfg.Store.dir, err)
+	}
+	h, lost, err := replay(l.free, l.id, l.cfg.Group, m)
+	if err != nil {
+		return err
+	}
+	if lost != "" {
+		return l.lost("%s", lost)
+	}
+	// Raft stores a term before any entry of it, so an older one means that the store, and the vote in it, went back.
+	term, err := l.cfg.Store.Group(l.cfg.Group).GetUint64([]byte("CurrentTerm"))
+	if err == nil && term < h.term {
+		return &CorruptError{File: l.cfg.Store.dir, Reason: fmt.Sprintf("term of group %d is %d, its log has entries of term %d: an older copy of the store was put back", l.cfg.Group, term, h.term)}
+	}
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("read term: %w", err)
+	}
+	if h.broken != nil {
+		l.log.Warn("cut the unacknowledged end of a raft log", "after", h.last, "file", h.broken.File, "offset", h.broken.Offset, "reason", h.broken.Reason)
+	}
+	h.mend()
+	l.segs, l.free = h.segs, h.rest
+	l.first, l.last, l.chain = h.first, h.last, h.chain
+	l.seq = max(h.seq, m.seq)
+	l.marked, l.durable = m, mark{seq: m.seq}
+	return l.settle()
+}
+
+// settle drops what lies before the first entry, and makes durable what a killed process left to the kernel.
+func (l *Log) settle() error {
+	if err := l.retireBefore(l.first); err != nil {
+		return err
+	}
+	if l.cfg.Sync {
+		for _, g := range l.segs {
+			if err := g.sync(); err != nil {
+				return err
+			}
+		}
+	}
+	l.durable = l.now()
+	return nil
+}
+
+// fill allocates and records files up to the budget.
+func (l *Log) fill() error {
+	var have int64
+	for _, g := range l.files() {
+		if usable := int64(len(g.m)) == l.cfg.SegmentSize; usable || !slices.Contains(l.free, g) {
+			have += int64(len(g.m))
+		}
+	}
+	lack := int(max(0, (l.cfg.Budget-have)/l.cfg.SegmentSize))
+	if lack > 0 {
+		if err := CheckSpace(l.cfg.Dir, int64(lack)*l.cfg.SegmentSize); err != nil {
+			return err
+		}
+	}
+	var made []*segment
+	for range lack {
+		g, err := createSegment(l.cfg.Dir, l.nextNo, l.cfg.SegmentSize)
+		if err != nil {
+			l.free = append(l.free, made...) // unmapped by the caller; the next Open removes the blank files
+			return err
+		}
+		l.nextNo++
+		made = append(made, g)
+	}
+	l.free = append(l.free, made...)
+	if err := l.record(made); err != nil {
+		return err
+	}
+	if l.cfg.Prefault {
+		for _, g := range l.files() {
+			if err := g.prefault(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// record tells the store all files, among them the new ones, which then get their empty header.
+func (l *Log) record(made []*segment) error {
+	if len(made) == 0 {
+		return nil
+	}
+	if l.cfg.Sync {
+		if err := syncDir(l.cfg.Dir); err != nil {
+			return err
+		}
+	}
+	if err := l.cfg.Store.write(l.key("log"), l.recordOf(made).encode()); err != nil {
+		return err
+	}
+	for _, g := range made {
+		g.reserve(l.id, l.cfg.Group)
+	}
+	return nil
+}
+
+// recordOf lists the files in use and those in extra that are not among them yet.
+func (l *Log) recordOf(extra []*segment) logRecord {
+	r := logRecord{id: l.id}
+	seen := map[uint32]bool{}
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for _, g := range append(l.files(), extra...) {
+		if !seen[g.no] {
+			seen[g.no] = true
+			r.files = append(r.files, fileRef{no: g.no, size: int64(len(g.m))})
+		}
+	}
+	return r
+}
+
+// files lists all segments. The caller holds mu.
+func (l *Log) files() []*segment { return slices.Concat(l.segs, l.dead, l.free) }
+
+// CheckSnapshot reports a lost log when entries between the newest snapshot, at index, and the log's first are missing.
+func (l *Log) CheckSnapshot(index uint64) error {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if l.first > index+1 {
+		return l.lost("it begins at entry %d, the newest snapshot ends at %d", l.first, index)
+	}
+	return nil
+}
+
+// fail keeps the first cause and returns it.
+func (l *Log) fail(err error) error {
+	if l.cause.CompareAndSwap(nil, &err) {
+		l.log.Error("raft log failed", "dir", l.cfg.Dir, "err", err)
+		close(l.failed)
+	}
+	return *l.cause.Load()
+}
+
+// usable is the reason why the log takes no more writes, or nil.
+func (l *Log) usable() error {
+	if p := l.cause.Load(); p != nil {
+		return *p
+	}
+	if l.closed {
+		return fmt.Errorf("raft log of group %d: %w", l.cfg.Group, ErrClosed)
+	}
+	return nil
+}
+
+// Freeze is for crash tests: from now on writes are accepted and seen by readers, but only in memory, so that after
+// Close a new Open finds what a kill -9 at this moment would have left. Freeze the Store to freeze all its logs.
+func (l *Log) Freeze() {
+	l.marking.lock()
+	defer l.marking.unlock()
+	l.growing.lock()
+	defer l.growing.unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.frozen || l.closed {
+		return
+	}
+	l.frozen = true
+	for _, g := range l.files() {
+		if err := g.detach(); err != nil {
+			l.fail(err) //nolint:errcheck // kept as the cause
+		}
+	}
+}
+
+// Close writes a last mark and unmaps the files. Stop everything that reads entries first: Raft, its transport and
+// the state machine. Segments still pinned are unmapped by their last release.
+func (l *Log) Close() error {
+	l.write.lock()
+	defer l.write.unlock()
+	l.mu.RLock()
+	closed := l.closed
+	l.mu.RUnlock()
+	if closed {
+		return nil
+	}
+	err := l.putMark()
+	l.growing.lock()
+	defer l.growing.unlock()
+	l.marking.lock()
+	defer l.marking.unlock()
+	l.cfg.Store.detach(l)
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.unmap()
+	closeFiles(l.lock, l.dir)
+	return err
+}
+
+// unmap lets go of every segment that is not pinned.
+func (l *Log) unmap() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := l.files()
+	l.segs, l.dead, l.free = nil, nil, nil
+	for _, g := range all {
+		if g.pins.Load() != 0 {
+			l.dead = append(l.dead, g)
+			continue
+		}
+		closeFiles(g.file)
+		if err := unix.Munmap(g.m); err != nil {
+			l.log.Warn("unmap segment", "file", g.path, "err", err)
+		}
+	}
+}
