@@ -1,0 +1,172 @@
+package worker
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"hcclps/ps/wire"
+	"hcclps/worker/dataset"
+)
+
+// feed gives a worker its batches, in an order that makes every row count once
+// an epoch over all workers, and says with which cursor each goes on.
+type feed interface {
+	// next fills b. An empty batch is a step without data. It reports false
+	// when all epochs are done.
+	next(ctx context.Context, b *dataset.Batch) (bool, error)
+	// cursor is the data position after the batch that next gave last.
+	cursor() []byte
+	// resume goes to a cursor; nil is the start.
+	resume(cursor []byte) error
+}
+
+// newFeed deals batches by number under bsp, and claims ranges from the meta
+// group otherwise.
+func (c *Client) newFeed(src dataset.Source, epochs int) feed {
+	p := c.session.params
+	if p.Sync == BSP || p.World == 1 {
+		return &dealt{src: src, rank: c.cfg.Rank, world: int(p.World), epochs: epochs}
+	}
+	return &claimed{c: c, src: src, epochs: epochs}
+}
+
+// dealt is the bsp order: in step k of an epoch, rank r has batch k x world + r.
+// Every worker reads the stream, so that all agree on how many steps an epoch
+// has; in the last one some may have no batch and push an empty step.
+type dealt struct {
+	src         dataset.Source
+	rank, world int
+	epochs      int
+	epoch, step int
+	probe       dataset.Batch
+}
+
+func (d *dealt) next(_ context.Context, b *dataset.Batch) (bool, error) {
+	for ; d.epoch < d.epochs; d.epoch, d.step = d.epoch+1, 0 {
+		first := d.step * d.world
+		probe := b
+		if d.rank != 0 {
+			probe = &d.probe
+		}
+		ok, err := d.at(first, probe)
+		if err != nil {
+			return false, err
+		}
+		if !ok {
+			continue // the epoch has no such step
+		}
+		if d.rank != 0 {
+			if ok, err = d.at(first+d.rank, b); err != nil {
+				return false, err
+			}
+			if !ok {
+				*b = dataset.Batch{Offsets: []int32{0}}
+			}
+		}
+		d.step++
+		return true, nil
+	}
+	return false, nil
+}
+
+func (d *dealt) at(batch int, b *dataset.Batch) (bool, error) {
+	if err := d.src.Seek(d.epoch, batch); err != nil {
+		return false, err
+	}
+	return d.src.Next(b)
+}
+
+func (d *dealt) cursor() []byte {
+	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(d.epoch)), uint64(d.step))
+}
+
+func (d *dealt) resume(cursor []byte) error {
+	d.epoch, d.step = 0, 0
+	if cursor == nil {
+		return nil
+	}
+	if len(cursor) != 16 {
+		return fmt.Errorf("resume data: cursor of %d bytes is not one of bsp: was the job run with another --sync?", len(cursor))
+	}
+	d.epoch = int(binary.LittleEndian.Uint64(cursor))
+	d.step = int(binary.LittleEndian.Uint64(cursor[8:]))
+	return nil
+}
+
+// claimed is the ssp and asp order: workers claim ranges of batches as they
+// get to them, so a slow one has fewer.
+type claimed struct {
+	c      *Client
+	src    dataset.Source
+	epochs int
+	claim  wire.Claim
+	at     uint64 // next batch
+	end    struct {
+		epoch   uint32
+		batches uint64
+	}
+}
+
+func (f *claimed) next(ctx context.Context, b *dataset.Batch) (bool, error) {
+	for {
+		if f.claim.Number > 0 && int(f.claim.Epoch) >= f.epochs {
+			return false, nil
+		}
+		if f.claim.Number == 0 || f.at >= f.claim.To {
+			if err := f.more(ctx); err != nil {
+				return false, err
+			}
+			continue
+		}
+		if err := f.src.Seek(int(f.claim.Epoch), int(f.at)); err != nil {
+			return false, err
+		}
+		ok, err := f.src.Next(b)
+		if err != nil {
+			return false, err
+		}
+		if ok {
+			f.at++
+			return true, nil
+		}
+		// The epoch ends somewhere in this range, or before it.
+		f.end.epoch, f.end.batches = f.claim.Epoch, f.at
+		f.at = f.claim.To
+	}
+}
+
+func (f *claimed) more(ctx context.Context) error {
+	req := wire.ClaimRequest{SessionRef: f.c.ref(), Have: f.claim.Number}
+	if f.end.batches > 0 {
+		req.EndOf, req.End = f.end.epoch, f.end.batches
+		f.end.batches = 0
+	}
+	if err := f.c.servers.control(ctx, "claim data", wire.KindClaim, req, &f.claim); err != nil {
+		return err
+	}
+	f.at = f.claim.From
+	return nil
+}
+
+func (f *claimed) cursor() []byte {
+	b := binary.LittleEndian.AppendUint64(nil, f.claim.Number)
+	b = binary.LittleEndian.AppendUint64(b, uint64(f.claim.Epoch))
+	b = binary.LittleEndian.AppendUint64(b, f.claim.To)
+	return binary.LittleEndian.AppendUint64(b, f.at)
+}
+
+func (f *claimed) resume(cursor []byte) error {
+	f.claim, f.at = wire.Claim{}, 0
+	if cursor == nil {
+		return nil
+	}
+	if len(cursor) != 32 {
+		return fmt.Errorf("resume data: cursor of %d bytes is not one of ssp or asp: was the job run with another --sync?", len(cursor))
+	}
+	f.claim.Number = binary.LittleEndian.Uint64(cursor)
+	f.claim.Epoch = uint32(binary.LittleEndian.Uint64(cursor[8:]))
+	f.claim.To = binary.LittleEndian.Uint64(cursor[16:])
+	f.at = binary.LittleEndian.Uint64(cursor[24:])
+	return nil
+}

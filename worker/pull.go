@@ -1,0 +1,209 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"hcclps/internal/vec"
+	"hcclps/p2p/link"
+	"hcclps/ps/wire"
+)
+
+// Read asks for rows of a table.
+type Read struct {
+	Table Table
+	Keys  []uint64  // strictly ascending; dense tensors: nil, meaning all of it
+	Out   []float32 // [len(Keys), Dim], or the tensor's elements
+}
+
+// Pull reads rows as of this worker's clock: under bsp exactly the pushes of
+// all earlier steps, under ssp at least those older than the staleness, and
+// always the worker's own. Rows never pushed to are their initial values, and
+// pulling them changes nothing. Shards are asked in parallel.
+func (c *Client) Pull(ctx context.Context, reads ...Read) error {
+	p, err := c.newPull(reads)
+	if err != nil {
+		return fmt.Errorf("pull: %w", err)
+	}
+	if err := p.run(ctx, c.step); err != nil {
+		return fmt.Errorf("pull at step %d: %w", c.step, err)
+	}
+	return nil
+}
+
+// PullFinal waits until every worker of the job has finished, and reads.
+func (c *Client) PullFinal(ctx context.Context, reads ...Read) error {
+	p, err := c.newPull(reads)
+	if err != nil {
+		return fmt.Errorf("pull: %w", err)
+	}
+	if err := p.run(ctx, wire.Infinity); err != nil {
+		return fmt.Errorf("pull after the last step: %w", err)
+	}
+	return nil
+}
+
+// pull is one read of some tables, cut by shard.
+type pull struct {
+	c     *Client
+	reads []keyed // ascending table id
+}
+
+// keyed is a Read in the form the servers know: rows of the table, dense
+// tensors as blocks.
+type keyed struct {
+	table *wire.Table
+	keys  []uint64
+	out   []float32
+	pad   []float32 // rows of a dense tensor whose last block is padded; nil: out has the same form
+	cut   cut
+}
+
+func (c *Client) newPull(reads []Read) (*pull, error) {
+	p := &pull{c: c}
+	for _, r := range reads {
+		k, err := c.key(r)
+		if err != nil {
+			return nil, err
+		}
+		p.reads = append(p.reads, k)
+	}
+	slices.SortFunc(p.reads, func(a, b keyed) int { return int(a.table.ID) - int(b.table.ID) })
+	for i := 1; i < len(p.reads); i++ {
+		if p.reads[i-1].table.ID == p.reads[i].table.ID {
+			return nil, fmt.Errorf("table %q is there twice", p.reads[i].table.Name)
+		}
+	}
+	return p, nil
+}
+
+func (c *Client) key(r Read) (keyed, error) {
+	t := r.Table.spec()
+	k := keyed{table: t, keys: r.Keys, out: r.Out}
+	want := len(r.Keys) * int(t.Dim)
+	if dense(r.Table) {
+		if want = elements(t); r.Keys == nil {
+			k.keys = blockKeys(t)
+		}
+		if rows := len(k.keys) * int(t.Dim); rows != want {
+			k.pad = make([]float32, rows)
+		}
+	}
+	if len(r.Out) != want {
+		return k, fmt.Errorf("table %q: room for %d floats, want %d", t.Name, len(r.Out), want)
+	}
+	if i := unordered(k.keys); i > 0 {
+		return k, fmt.Errorf("table %q: key %d after key %d: want strictly ascending keys", t.Name, k.keys[i], k.keys[i-1])
+	}
+	return k, nil
+}
+
+func blockKeys(t *wire.Table) []uint64 {
+	keys := make([]uint64, blocks(t))
+	for i := range keys {
+		keys[i] = uint64(i)
+	}
+	return keys
+}
+
+func unordered(keys []uint64) int {
+	for i := 1; i < len(keys); i++ {
+		if keys[i] <= keys[i-1] {
+			return i
+		}
+	}
+	return 0
+}
+
+// rows is where the servers' rows go.
+func (k *keyed) rows() []float32 {
+	if k.pad != nil {
+		return k.pad
+	}
+	return k.out
+}
+
+// run asks every shard that owns one of the keys.
+func (p *pull) run(ctx context.Context, step uint64) error {
+	for i := range p.reads {
+		p.reads[i].cut.deal(p.c.servers.layout, 1, p.reads[i].keys)
+	}
+	eg, ectx := errgroup.WithContext(ctx)
+	for s := range p.c.session.shards {
+		eg.Go(func() error { return p.shard(ectx, s, step) })
+	}
+	if err := eg.Wait(); err != nil {
+		return err
+	}
+	for i := range p.reads {
+		if k := &p.reads[i]; k.pad != nil {
+			copy(k.out, k.pad)
+		}
+	}
+	p.c.servers.counters.pulls.Add(1)
+	return nil
+}
+
+func (p *pull) shard(ctx context.Context, s int, step uint64) error {
+	var body []byte
+	floats, rows := 0, 0
+	for i := range p.reads {
+		k := &p.reads[i]
+		at := k.cut.of(s, 0)
+		if len(at) == 0 {
+			continue
+		}
+		keys := make([]uint64, len(at))
+		for j, pos := range at {
+			keys[j] = k.keys[pos]
+		}
+		body = wire.AppendSection(body, wire.Section{Table: k.table.ID, Keys: keys})
+		floats += len(at) * int(k.table.Dim)
+		rows += len(at)
+	}
+	if rows == 0 {
+		return nil
+	}
+	pos := &p.c.session.shards[s]
+	// A shard that was ahead when the session opened has this step already: it
+	// answers as of where it is.
+	m := wire.Pull{Target: p.c.target(s), Step: max(step, pos.resumed)}
+	pos.stamp(&m)
+	if step != wire.Infinity {
+		m.Own = max(m.Own, step)
+	}
+	what := fmt.Sprintf("pull of step %d", step)
+	if step == wire.Infinity {
+		what = "pull after the last step"
+	}
+	a, reply, err := p.c.servers.do(ctx, request{
+		op: what, group: uint32(s + 1), head: wire.Append(nil, &m), body: [][]byte{body}, prio: link.Pull,
+	})
+	if err != nil {
+		return err
+	}
+	if len(reply) != 4*floats {
+		return fmt.Errorf("%s at shard %d: answer of %d bytes, want %d", what, s, len(reply), 4*floats)
+	}
+	pos.advance(a)
+	p.scatter(s, vec.Floats(reply))
+	n := &p.c.servers.counters
+	n.pulledRows.Add(uint64(rows))
+	n.pulledBytes.Add(uint64(len(reply)))
+	return nil
+}
+
+// scatter puts a shard's rows where the reads want them.
+func (p *pull) scatter(s int, values []float32) {
+	for i := range p.reads {
+		k := &p.reads[i]
+		out, dim := k.rows(), int(k.table.Dim)
+		for _, pos := range k.cut.of(s, 0) {
+			copy(out[int(pos)*dim:][:dim], values[:dim])
+			values = values[dim:]
+		}
+	}
+}

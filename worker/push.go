@@ -1,0 +1,151 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"hcclps/p2p/link"
+	"hcclps/ps/wire"
+)
+
+// Gradient is a step's gradient of some rows of a table, summed over the rows
+// of the batch.
+type Gradient struct {
+	Table  Table
+	Keys   []uint64  // strictly ascending; dense tensors: nil
+	Values []float32 // [len(Keys), Dim], or the tensor's elements
+}
+
+// Push commits one step: all tables' gradients, the rows of data behind them,
+// and the data cursor after them (at most 64 bytes). Every shard gets a
+// message, empty or not, and applies it once however often it is sent. Push
+// returns when all have; then Clock has advanced. After an error other than
+// the end of ctx the step may be pushed again with the same contents only.
+func (c *Client) Push(ctx context.Context, rows int, cursor []byte, grads ...Gradient) error {
+	p, err := c.encode(rows, cursor, grads)
+	if err == nil {
+		err = p.run(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("push step %d: %w", c.step, err)
+	}
+	atomic.StoreUint64(&c.step, c.step+1)
+	c.session.cursor = append([]byte(nil), cursor...)
+	return nil
+}
+
+// push is one encoded step. Its bytes are kept until every shard has
+// acknowledged it: a resend sends the same bytes, never a new encoding.
+type push struct {
+	c      *Client
+	step   uint64
+	rows   uint32
+	cursor []byte
+	bodies [][]byte // [shard x parts + part]
+}
+
+func (c *Client) encode(rows int, cursor []byte, grads []Gradient) (*push, error) {
+	if len(cursor) > wire.MaxCursor {
+		return nil, fmt.Errorf("cursor of %d bytes is over %d", len(cursor), wire.MaxCursor)
+	}
+	parts := int(c.session.params.Parts)
+	shards := len(c.servers.layout.Shards)
+	p := &push{c: c, step: c.step, rows: uint32(rows), cursor: cursor, bodies: make([][]byte, shards*parts)}
+	grads = slices.Clone(grads)
+	slices.SortFunc(grads, func(a, b Gradient) int { return int(a.Table.spec().ID) - int(b.Table.spec().ID) })
+	for i := range grads {
+		if i > 0 && same(grads[i].Table, grads[i-1].Table) {
+			return nil, fmt.Errorf("table %q is there twice", grads[i].Table.spec().Name)
+		}
+		if err := p.add(grads[i]); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// add appends a table's section to each body that gets some of its rows.
+func (p *push) add(g Gradient) error {
+	t := g.Table.spec()
+	dim := int(t.Dim)
+	keys, values := g.Keys, g.Values
+	if dense(g.Table) && keys == nil {
+		if len(values) != elements(t) {
+			return fmt.Errorf("table %q: %d gradient floats, want %d", t.Name, len(values), elements(t))
+		}
+		keys = blockKeys(t)
+		if n := len(keys) * dim; n != len(values) {
+			values = append(make([]float32, 0, n), values...)[:n]
+		}
+	}
+	if len(values) != len(keys)*dim {
+		return fmt.Errorf("table %q: %d gradient floats for %d rows of %d", t.Name, len(values), len(keys), dim)
+	}
+	if i := unordered(keys); i > 0 {
+		return fmt.Errorf("table %q: key %d after key %d: want strictly ascending keys", t.Name, keys[i], keys[i-1])
+	}
+	var c cut
+	c.deal(p.c.servers.layout, len(p.bodies)/len(p.c.servers.layout.Shards), keys)
+	for b, at := range c.positions {
+		if len(at) == 0 {
+			continue
+		}
+		s := wire.Section{Table: t.ID, Dim: dim, Keys: make([]uint64, len(at)), Values: make([]float32, len(at)*dim)}
+		for j, pos := range at {
+			s.Keys[j] = keys[pos]
+			copy(s.Values[j*dim:][:dim], values[int(pos)*dim:][:dim])
+		}
+		if p.bodies[b] == nil {
+			p.bodies[b] = make([]byte, 0, wire.SectionSize(len(at), dim))
+		}
+		p.bodies[b] = wire.AppendSection(p.bodies[b], s)
+		p.c.servers.counters.pushedRows.Add(uint64(len(at)))
+	}
+	return nil
+}
+
+// run sends all parts to all shards in parallel.
+func (p *push) run(ctx context.Context) error {
+	if err := p.c.session.holdsLease(ctx); err != nil {
+		return err
+	}
+	shards := len(p.c.session.shards)
+	parts := len(p.bodies) / shards
+	eg, ectx := errgroup.WithContext(ctx)
+	for s := range shards {
+		for part := range parts {
+			eg.Go(func() error { return p.send(ectx, s, part, parts) })
+		}
+	}
+	return eg.Wait()
+}
+
+func (p *push) send(ctx context.Context, shard, part, parts int) error {
+	body := p.bodies[shard*parts+part]
+	m := wire.Push{Target: p.c.target(shard), Step: p.step, Part: uint32(part), Parts: uint32(parts), Rows: p.rows}
+	if part == parts-1 {
+		m.Cursor = p.cursor
+	}
+	r := request{op: fmt.Sprintf("push step %d", p.step), group: uint32(shard + 1), head: wire.Append(nil, &m), prio: link.Push}
+	m.Resent = true
+	r.again = wire.Append(nil, &m)
+	if len(body) > 0 {
+		r.body = [][]byte{body}
+	}
+	a, _, err := p.c.servers.do(ctx, r)
+	if err != nil {
+		return err
+	}
+	n := &p.c.servers.counters
+	n.pushes.Add(1)
+	n.pushedBytes.Add(uint64(len(body)))
+	if a.Duplicate {
+		n.duplicatePushes.Add(1)
+	}
+	p.c.session.shards[shard].advance(a)
+	return nil
+}

@@ -1,0 +1,126 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+
+	"hcclps/ps/wire"
+)
+
+// Optimizer is an update rule by name, with the hyper-parameters that differ
+// from its defaults.
+type Optimizer struct {
+	Name   string // sgd, adagrad, adam; "adagrad"
+	Params map[string]float64
+}
+
+// Init is an initializer by name, with its parameters: zeros, constant(value),
+// uniform(low, high), normal(mean, std), and others of ps/table.
+type Init struct {
+	Name   string // "zeros"
+	Params map[string]float64
+}
+
+// EmbeddingSpec describes an embedding table.
+type EmbeddingSpec struct {
+	Dim       int // float32 a row; 1
+	Init      Init
+	Optimizer Optimizer
+	NonFinite string // what a NaN or infinite gradient does: reject (default), zero, clip
+}
+
+// DenseSpec describes a dense tensor.
+type DenseSpec struct {
+	Init      Init
+	Optimizer Optimizer
+	NonFinite string
+}
+
+// Embedding is a table of rows of Dim floats, keyed by any uint64.
+type Embedding struct{ *table }
+
+// Dense is a named tensor.
+type Dense struct {
+	*table
+	Shape []int
+}
+
+// Table is an Embedding or a Dense.
+type Table interface{ spec() *wire.Table }
+
+// table is the handle of both: what the servers agreed on.
+type table struct{ wire.Table }
+
+func newTable(t wire.Table) *table { return &table{t} }
+func (t *table) spec() *wire.Table { return &t.Table }
+
+func dense(t Table) bool   { return t.spec().Shape != nil }
+func same(a, b Table) bool { return a.spec().ID == b.spec().ID }
+
+// elements is the length of a dense tensor.
+func elements(t *wire.Table) int {
+	n := 1
+	for _, d := range t.Shape {
+		n *= int(d)
+	}
+	return n
+}
+
+// blocks is the number of rows a dense tensor is stored as.
+func blocks(t *wire.Table) int { return (elements(t) + int(t.Dim) - 1) / int(t.Dim) }
+
+// Embedding creates a table, or finds it; a differing description is an error
+// that shows both. It is in force on every shard when Embedding returns.
+func (c *Client) Embedding(ctx context.Context, name string, s EmbeddingSpec) (Embedding, error) {
+	t, err := c.create(ctx, wire.Table{Name: name, Dim: uint32(max(s.Dim, 1))}, s.Init, s.Optimizer, s.NonFinite)
+	return Embedding{t}, err
+}
+
+// Dense creates a tensor of the given shape, or finds it.
+func (c *Client) Dense(ctx context.Context, name string, shape []int, s DenseSpec) (Dense, error) {
+	if len(shape) == 0 {
+		return Dense{}, fmt.Errorf("create dense %q: no shape", name)
+	}
+	w := wire.Table{Name: name}
+	n := 1
+	for _, d := range shape {
+		if d < 1 {
+			return Dense{}, fmt.Errorf("create dense %q: shape %v", name, shape)
+		}
+		w.Shape = append(w.Shape, uint32(d))
+		n *= d
+	}
+	w.Dim = uint32(min(n, wire.Block))
+	t, err := c.create(ctx, w, s.Init, s.Optimizer, s.NonFinite)
+	return Dense{t, append([]int(nil), shape...)}, err
+}
+
+func (c *Client) create(ctx context.Context, w wire.Table, init Init, opt Optimizer, nonFinite string) (*table, error) {
+	w.Init, w.InitParams, w.Optimizer, w.Params, w.NonFinite = init.Name, init.Params, opt.Name, opt.Params, nonFinite
+	if w.Init == "" {
+		w.Init = "zeros"
+	}
+	if w.Optimizer == "" {
+		w.Optimizer = "adagrad"
+	}
+	if w.NonFinite == "" {
+		w.NonFinite = "reject"
+	}
+	w.Seed = tableSeed(c.session.params.Seed, w.Name)
+	var made wire.Table
+	err := c.servers.control(ctx, fmt.Sprintf("create table %q", w.Name), wire.KindTable, wire.TableRequest{SessionRef: c.ref(), Table: w}, &made)
+	if err != nil {
+		return nil, fmt.Errorf("create table %q: %w", w.Name, err)
+	}
+	t := newTable(made)
+	c.tables[made.Name] = t
+	return t, nil
+}
+
+// tableSeed gives every table of a job its own initial rows.
+func tableSeed(seed uint64, name string) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%d/%s", seed, name)
+	return h.Sum64()
+}
