@@ -2,42 +2,26 @@ package table
 
 import (
 	"errors"
-	"sync"
+	"fmt"
+	"sync/atomic"
+	"unsafe"
 
 	"hcclps/internal/vec"
 )
 
-// Partitions is the number of virtual hash buckets every table is cut into. It is part of every format and never changes.
-const Partitions = 1024
+// ErrClosed is the cause when a table or a capture is used after its Close.
+var ErrClosed = errors.New("table is closed")
 
 // Partition is the bucket of key: the top ten bits of its mix.
 func Partition(key, hashSeed uint64) int { return int(vec.Mix64(key, hashSeed) >> 54) }
 
-// Init names how the weights of a row begin. The zero value means zeros.
-type Init struct {
-	Kind          string
-	A, B          float32
-	FanIn, FanOut int
-}
-
-// Spec says what a table holds.
-type Spec struct {
-	Dim      int
-	Slots    int
-	SlotInit []float32
-	Init     Init
-	Seed     uint64
-	HashSeed uint64
-	Budget   *Budget
-}
-
 // Stamp is what an entry writes into the head of every row it touches.
 type Stamp struct {
 	Step   uint32
-	Writer uint16
+	Writer uint16 // index into the shard's table of writers' names
 }
 
-// Updater changes one row: weights, then slots.
+// Updater changes one row in place: len(row) = Dim x (1 + Slots), weights then slots one after another; len(grad) = Dim.
 type Updater interface {
 	Update(row, grad []float32)
 }
@@ -45,75 +29,178 @@ type Updater interface {
 // Row is one row as read.
 type Row struct {
 	Key       uint64
-	Step      uint32
-	Sightings uint16
-	Writer    uint16
+	Step      uint32 // of the last update
+	Sightings uint16 // updates, counted up to 65,535
+	Writer    uint16 // of the last update
 	Values    []float32
 }
 
 // Stats is the size of a table.
 type Stats struct {
-	Rows  int64
-	Bytes int64
+	Rows       int64
+	Bytes      int64 // all memory: rows, index, directories, unused parts of slabs; without copies
+	RowBytes   int64 // of Bytes, mapped for rows and their heads
+	IndexBytes int64 // of Bytes, mapped for index lines
+	CopyBytes  int64 // held by the open capture
+	Epoch      uint32
 }
 
-var errUnbuilt = errors.New("table: not built yet")
+// Table holds rows by 64-bit key. See the package comment for who may call what at the same time.
+type Table struct {
+	spec   Spec
+	init   initial
+	stride int
+	ushift uint // rows of a unit, binary logarithm
+	parts  []partition
+	units  slabs // copy units of rows; the head of each is a unitHead
+	lines  slabs // index lines
+	rows   int64
+	epoch  uint32
 
-// Table holds rows by 64-bit key.
-type Table struct{ spec Spec }
+	budget   *Budget
+	reserved int64 // of budget, for the Apply to come
+	capture  atomic.Pointer[Capture]
+	closed   bool
 
-// New makes an empty table.
-func New(spec Spec) (*Table, error) { return &Table{spec: spec}, errUnbuilt }
+	moved []uint32 // scratch of empty
+	ahead []uintptr
+}
+
+// partition is the rows whose keys share a bucket, in order of arrival.
+type partition struct {
+	units []uint32   // numbers of its copy units
+	dir   []chunkRef // nil up to scanRows rows
+	rows  uint32
+	shift uint // of the hash, to bring the directory's bits down
+}
+
+// unitHead belongs to one copy unit.
+type unitHead struct {
+	ordinal uint32 // in its partition
+	epoch   uint32 // of the last write
+}
+
+// New makes an empty table. It maps no memory before the first row.
+func New(spec Spec) (*Table, error) {
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	t := &Table{
+		spec:   spec,
+		init:   newInitial(spec.Init, spec.Seed),
+		stride: spec.Stride(),
+		ushift: spec.unitShift(),
+		parts:  make([]partition, Partitions),
+		units:  newSlabs(spec.Stride()<<spec.unitShift(), int(unsafe.Sizeof(unitHead{}))),
+		lines:  newSlabs(int(unsafe.Sizeof(line{})), 0),
+		epoch:  1,
+		budget: spec.Budget,
+	}
+	if t.budget == nil {
+		t.budget = NewBudget(0)
+	}
+	return t, nil
+}
 
 // Spec returns the specification the table was made with.
 func (t *Table) Spec() Spec { return t.spec }
 
-// Apply updates one row a key.
-func (t *Table) Apply(keys []uint64, grads []float32, st Stamp, u Updater) error { return errUnbuilt }
-
-// Gather reads weights.
-func (t *Table) Gather(keys []uint64, out []float32) {}
-
-// Row reads one row.
-func (t *Table) Row(key uint64) (Row, bool) { return Row{}, false }
-
-// Scan visits rows in ascending key.
-func (t *Table) Scan(after uint64, first bool, limit int, visit func(Row) bool) {}
-
-// Stats counts rows and bytes.
-func (t *Table) Stats() Stats { return Stats{} }
-
-// Close unmaps the table.
-func (t *Table) Close() error { return nil }
-
-// PageID names one page of a table.
-type PageID struct {
-	Partition uint16
-	Page      uint32
+// Row reads one row; Values is a copy of weights and slots.
+func (t *Table) Row(key uint64) (Row, bool) {
+	n := t.find(vec.Mix64(key, t.spec.HashSeed), key)
+	if n == none {
+		return Row{}, false
+	}
+	r := t.view(n)
+	r.Values = append([]float32(nil), r.Values...)
+	return r, true
 }
 
-// Uint64 packs the id; ids sort as their packed form.
-func (p PageID) Uint64() uint64 { return uint64(p.Partition)<<32 | uint64(p.Page) }
-
-// PageIDOf unpacks what Uint64 packed.
-func PageIDOf(v uint64) PageID { return PageID{Partition: uint16(v >> 32), Page: uint32(v)} }
-
-// Load restores one page.
-func (t *Table) Load(id PageID, data []byte) error { return errUnbuilt }
-
-// Capture begins an epoch.
-func (t *Table) Capture() *Capture { return &Capture{} }
-
-// Capture is the table as it was at one moment.
-type Capture struct{}
-
-// Pages emits the pages dirtied after epoch since, or all.
-func (c *Capture) Pages(all bool, since uint32, emit func(id PageID, data []byte) error, lock sync.Locker) error {
-	return errUnbuilt
+// view is row n in place.
+func (t *Table) view(n uint32) Row {
+	r := t.record(n)
+	return Row{Key: r.key(), Step: r.step(), Sightings: r.sightings(), Writer: r.writer(), Values: r.values()}
 }
 
-// Epoch is the epoch the capture closed.
-func (c *Capture) Epoch() uint32 { return 0 }
+// rowAt is the first byte of row n. A row's number is unit x rows of a unit + place, and never changes.
+func (t *Table) rowAt(n uint32) unsafe.Pointer {
+	shift := t.units.shift + t.ushift
+	in := int(n & (1<<shift - 1))
+	return unsafe.Add(t.units.extents[n>>shift], t.units.head<<t.units.shift+in*t.stride)
+}
 
-// Close frees the copies.
-func (c *Capture) Close() {}
+func (t *Table) record(n uint32) record {
+	return unsafe.Slice((*byte)(t.rowAt(n)), t.stride)
+}
+
+func (t *Table) headOf(unit uint32) *unitHead { return (*unitHead)(t.units.headOf(unit)) }
+
+// rowNumber is the number of the partition's row i in order of arrival.
+func (t *Table) rowNumber(p *partition, i uint32) uint32 {
+	return p.units[i>>t.ushift]<<t.ushift | i&(1<<t.ushift-1)
+}
+
+// addRow gives partition p, of the given number, room for one more row and returns its number. The record is zero.
+func (t *Table) addRow(p *partition, number int) (uint32, error) {
+	if p.rows&(1<<t.ushift-1) == 0 {
+		unit, err := t.units.take(1)
+		if err != nil {
+			return 0, err
+		}
+		if unit > none>>t.ushift-1 {
+			return 0, fmt.Errorf("grow table: %d rows in one shard: spread the table over more shards", t.rows)
+		}
+		if len(p.units) == cap(p.units) { // by an eighth, since every byte a row counts
+			units := make([]uint32, len(p.units), len(p.units)+len(p.units)/8+1)
+			copy(units, p.units)
+			p.units = units
+		}
+		*t.headOf(unit) = unitHead{ordinal: uint32(len(p.units)), epoch: t.epoch}
+		p.units = append(p.units, unit)
+	} else {
+		t.touch(p.units[len(p.units)-1], number)
+	}
+	p.rows++
+	t.rows++
+	return t.rowNumber(p, p.rows-1), nil
+}
+
+// touch precedes every write to a unit: it marks the unit dirty and, for an open capture, sets its old content aside.
+func (t *Table) touch(unit uint32, number int) {
+	head := t.headOf(unit)
+	if head.epoch == t.epoch {
+		return
+	}
+	if c := t.capture.Load(); c != nil {
+		c.save(unit, head, number)
+	}
+	head.epoch = t.epoch
+}
+
+// Stats counts rows and bytes, in time proportional to the number of partitions.
+func (t *Table) Stats() Stats {
+	s := Stats{Rows: t.rows, RowBytes: t.units.mapped, IndexBytes: t.lines.mapped, Epoch: t.epoch}
+	s.Bytes = t.units.bytes() + t.lines.bytes() + int64(cap(t.moved))*4 + int64(cap(t.ahead))*8 +
+		int64(len(t.parts))*int64(unsafe.Sizeof(partition{}))
+	for i := range t.parts {
+		s.Bytes += int64(cap(t.parts[i].units))*4 + int64(cap(t.parts[i].dir))*8
+	}
+	if c := t.capture.Load(); c != nil {
+		s.CopyBytes = c.bytes()
+	}
+	return s
+}
+
+// Close unmaps the table. It is called under the owner's write lock, once; afterwards the table is empty and refuses Apply and Load.
+func (t *Table) Close() error {
+	if t.closed {
+		return fmt.Errorf("close table: %w", ErrClosed)
+	}
+	t.closed = true
+	if c := t.capture.Load(); c != nil {
+		c.Close()
+	}
+	t.parts = make([]partition, Partitions)
+	t.rows = 0
+	return errors.Join(t.units.close(), t.lines.close())
+}

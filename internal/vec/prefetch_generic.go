@@ -1,0 +1,5 @@
+//go:build !amd64 && !arm64
+
+package vec
+
+func prefetch(*uintptr, int, int) {}

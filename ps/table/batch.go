@@ -1,0 +1,170 @@
+package table
+
+import (
+	"fmt"
+
+	"hcclps/internal/vec"
+)
+
+// window is the number of keys looked up together. A lookup is two cache misses, the line of the index and the row; with a window of them
+// in flight their latencies overlap.
+const window = 64
+
+// lookup is the state of one window; it lives on the caller's stack.
+type lookup struct {
+	hash  [window]uint64
+	rows  [window]uint32
+	addrs [2 * window]uintptr
+}
+
+// locate fills w.rows for up to window keys, and has the rows, and for writers the heads of their units, on the way into the cache.
+func (t *Table) locate(w *lookup, keys []uint64, write bool) {
+	for i, key := range keys {
+		h := vec.Mix64(key, t.spec.HashSeed)
+		w.hash[i] = h
+		p := &t.parts[h>>54]
+		switch {
+		case p.dir != nil:
+			c := *p.chunkOf(h)
+			w.addrs[i] = uintptr(t.lines.at(c.first() + c.start(h)))
+		case p.rows > 0:
+			w.addrs[i] = uintptr(t.rowAt(t.rowNumber(p, 0)))
+		default:
+			w.addrs[i] = 0
+		}
+	}
+	vec.Prefetch(w.addrs[:len(keys)], 1)
+	n := 0
+	for i := range keys {
+		row := t.candidate(w.hash[i], keys[i])
+		w.rows[i] = row
+		if row == none {
+			continue
+		}
+		w.addrs[n] = uintptr(t.rowAt(row))
+		n++
+	}
+	vec.Prefetch(w.addrs[:n], min(4, (t.stride+vec.CacheLine-1)/vec.CacheLine))
+	if write {
+		n = 0
+		for _, row := range w.rows[:len(keys)] {
+			if row != none {
+				w.addrs[n] = uintptr(t.units.headOf(row >> t.ushift))
+				n++
+			}
+		}
+		vec.Prefetch(w.addrs[:n], 1)
+	}
+	for i, key := range keys {
+		if row := w.rows[i]; row != none && t.record(row).key() != key {
+			w.rows[i] = t.find(w.hash[i], key) // another key with the same tag: one in some 30
+		}
+	}
+}
+
+// candidate is the first row in the first line whose tag fits, without a look at the row itself.
+func (t *Table) candidate(h, key uint64) uint32 {
+	p := &t.parts[h>>54]
+	if p.dir == nil {
+		return t.scanUnindexed(p, key)
+	}
+	c := *p.chunkOf(h)
+	l := t.line(c.first() + c.start(h))
+	low, high := l.match(uint8(h))
+	if low|high != 0 {
+		return l.rows[slotOf(&low, &high)]
+	}
+	if l.used < lineSlots {
+		return none
+	}
+	return t.find(h, key)
+}
+
+// Gather writes the weights of every key to out, len(out) = len(keys) x Dim, in the order of keys, which may hold any key any number of times.
+// A missing row is computed, never created. Gathers may run concurrently under the owner's read lock.
+func (t *Table) Gather(keys []uint64, out []float32) {
+	var w lookup
+	dim := t.spec.Dim
+	for len(keys) > 0 {
+		now := keys[:min(window, len(keys))]
+		t.locate(&w, now, false)
+		for i, key := range now {
+			weights := out[i*dim:][:dim:dim]
+			if row := w.rows[i]; row != none {
+				copy(weights, t.record(row).values())
+			} else {
+				t.init.fill(key, weights)
+			}
+		}
+		keys, out = keys[len(now):], out[len(now)*dim:]
+	}
+}
+
+// Apply updates one row a key: it creates the row if it is missing, calls u with the row and its gradient, and stamps the head. keys ascend
+// strictly, len(grads) = len(keys) x Dim. It is the only writer besides Load, under the owner's write lock, and u must not keep what it is given.
+//
+// Wrong arguments are refused before anything is touched. Any other error means that memory has run out with a part of the keys
+// applied: the table no longer equals its replicas and the process must end.
+func (t *Table) Apply(keys []uint64, grads []float32, st Stamp, u Updater) error {
+	if err := t.checkApply(keys, grads); err != nil {
+		return err
+	}
+	defer t.settle()
+	var w lookup
+	dim := t.spec.Dim
+	for len(keys) > 0 {
+		now := keys[:min(window, len(keys))]
+		t.locate(&w, now, true)
+		for i, key := range now {
+			row := w.rows[i]
+			if row == none {
+				var err error
+				if row, err = t.create(w.hash[i], key); err != nil {
+					return err
+				}
+			} else {
+				t.touch(row>>t.ushift, int(w.hash[i]>>54))
+			}
+			r := t.record(row)
+			r.stamp(st)
+			u.Update(r.values(), grads[i*dim:][:dim:dim])
+		}
+		keys, grads = keys[len(now):], grads[len(now)*dim:]
+	}
+	return nil
+}
+
+func (t *Table) checkApply(keys []uint64, grads []float32) error {
+	if t.closed {
+		return fmt.Errorf("apply to table: %w", ErrClosed)
+	}
+	if len(grads) != len(keys)*t.spec.Dim {
+		return fmt.Errorf("apply to table: %d gradients for %d keys of dim %d", len(grads), len(keys), t.spec.Dim)
+	}
+	for i := 1; i < len(keys); i++ {
+		if keys[i-1] >= keys[i] {
+			return fmt.Errorf("apply to table: key %d at %d follows key %d: keys must ascend strictly", keys[i], i, keys[i-1])
+		}
+	}
+	return nil
+}
+
+// create adds the row of a key that has none, with initial weights and slots.
+func (t *Table) create(h, key uint64) (uint32, error) {
+	number := int(h >> 54)
+	row, err := t.addRow(&t.parts[number], number)
+	if err != nil {
+		return none, err
+	}
+	r := t.record(row)
+	r.setKey(key)
+	values, dim := r.values(), t.spec.Dim
+	t.init.fill(key, values[:dim])
+	for s, v := range t.spec.SlotInit {
+		slot := values[dim*(1+s):][:dim]
+		for i := range slot {
+			slot[i] = v
+		}
+	}
+	return row, t.insert(h, row)
+}

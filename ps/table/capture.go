@@ -1,0 +1,257 @@
+package table
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"unsafe"
+)
+
+// PageID names one page of a table: partition, and place in the partition's order of arrival.
+type PageID struct {
+	Partition uint16
+	Page      uint32
+}
+
+// Uint64 packs the id; ids sort as their packed form.
+func (p PageID) Uint64() uint64 { return uint64(p.Partition)<<32 | uint64(p.Page) }
+
+// PageIDOf unpacks what Uint64 packed; the upper 16 bits are ignored.
+func PageIDOf(v uint64) PageID { return PageID{Partition: uint16(v >> 32), Page: uint32(v)} }
+
+// String is partition/page.
+func (p PageID) String() string { return fmt.Sprintf("%d/%d", p.Partition, p.Page) }
+
+const (
+	batchBytes   = 256 << 10 // of pages gathered under one hold of the lock
+	batchVisited = 4096      // pages looked at under one hold of the lock
+)
+
+// Capture is the table as it was at one moment. Epoch, Pages and Close may be called while the table is read and applied to.
+type Capture struct {
+	t     *Table
+	epoch uint32
+	rows  [Partitions]uint32 // of each partition at the moment
+
+	mu      sync.Mutex // guards the rest; nothing is waited for under it
+	copies  map[uint64]savedUnit
+	free    [][]byte // copies whose page is out
+	held    int64    // bytes charged to the budget
+	next    PageID   // first page not yet gathered
+	started bool
+	all     bool
+	since   uint32
+	closed  bool
+}
+
+// savedUnit is a copy unit as it was, and when it had been written.
+type savedUnit struct {
+	epoch uint32
+	data  []byte
+}
+
+// Capture holds the table as of now, at once and without copying a row: it begins an epoch, and from here on Apply sets a unit aside before its
+// first write to it. It is called under the owner's write lock. It returns nil while an earlier capture is open: there is at most one.
+func (t *Table) Capture() *Capture {
+	if t.capture.Load() != nil {
+		return nil
+	}
+	c := &Capture{t: t, epoch: t.epoch, copies: make(map[uint64]savedUnit)}
+	for i := range t.parts {
+		c.rows[i] = t.parts[i].rows
+	}
+	t.epoch++
+	if c.closed = t.closed; !c.closed {
+		t.capture.Store(c)
+	}
+	return c
+}
+
+// Epoch is the epoch that the capture ended: give it as since to the Pages of a later capture, and only what changed in between is emitted.
+func (c *Capture) Epoch() uint32 { return c.epoch }
+
+// Close frees the copies; Pages under way ends with ErrClosed. It may be called at any time, more than once.
+func (c *Capture) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	c.closed = true
+	c.copies, c.free = nil, nil
+	c.t.budget.release(c.held)
+	c.held = 0
+	c.t.capture.CompareAndSwap(c, nil)
+}
+
+func (c *Capture) bytes() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.held
+}
+
+// save sets a unit aside before its first write since the capture, unless its page is out already or will not be asked for.
+// The caller holds the owner's write lock.
+func (c *Capture) save(unit uint32, head *unitHead, number int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	t := c.t
+	first := head.ordinal << t.ushift
+	page := PageID{uint16(number), head.ordinal / pageUnits}
+	if first >= c.rows[number] || page.Uint64() < c.next.Uint64() || c.started && !c.wanted(page) {
+		return
+	}
+	var data []byte
+	if n := len(c.free); n > 0 {
+		data, c.free = c.free[n-1], c.free[:n-1]
+	} else {
+		data = make([]byte, t.units.block)
+	}
+	copy(data, unsafe.Slice((*byte)(t.units.at(unit)), t.units.block))
+	c.copies[unitKey(number, head.ordinal)] = savedUnit{head.epoch, data}
+	size := int64(t.units.block)
+	c.held += size
+	if t.reserved >= size {
+		t.reserved -= size
+	} else {
+		t.budget.add(size)
+	}
+}
+
+func unitKey(number int, ordinal uint32) uint64 { return uint64(number)<<32 | uint64(ordinal) }
+
+// unitsOf is the range of a page's units that the capture has.
+func (c *Capture) unitsOf(id PageID) (first, end uint32) {
+	units := (c.rows[id.Partition] + 1<<c.t.ushift - 1) >> c.t.ushift
+	first = id.Page * pageUnits
+	return first, min(units, first+pageUnits)
+}
+
+// wanted reports whether the page is to be emitted: it has a unit that was written after since and before the capture.
+// A unit written after the capture counts by its copy; one without a copy was found unwanted before.
+func (c *Capture) wanted(id PageID) bool {
+	if c.all {
+		return true
+	}
+	p := &c.t.parts[id.Partition]
+	first, end := c.unitsOf(id)
+	for ordinal := first; ordinal < end; ordinal++ {
+		epoch := c.t.headOf(p.units[ordinal]).epoch
+		if epoch > c.epoch {
+			epoch = c.copies[unitKey(int(id.Partition), ordinal)].epoch
+		}
+		if epoch > c.since {
+			return true
+		}
+	}
+	return false
+}
+
+// Pages emits every page as it was when the capture was made, by ascending id: all of them, or those with a row written after epoch since.
+// lock is the reader's side of the owner's lock: it is held for a few pages at a time and never during emit. data is the emitter's
+// until it returns. Pages runs once a capture; an error of emit ends it and is returned as it is.
+func (c *Capture) Pages(all bool, since uint32, emit func(id PageID, data []byte) error, lock sync.Locker) error {
+	c.mu.Lock()
+	if c.started {
+		c.mu.Unlock()
+		return errors.New("emit pages: the capture was emitted before: make another")
+	}
+	c.started, c.all, c.since = true, all, since
+	c.mu.Unlock()
+
+	var b pageBatch
+	for done := false; !done; {
+		var err error
+		lock.Lock()
+		done, err = c.gather(&b)
+		lock.Unlock()
+		if err != nil {
+			return err
+		}
+		at := 0
+		for i, id := range b.ids {
+			if err := emit(id, b.data[at:b.ends[i]:b.ends[i]]); err != nil {
+				return err
+			}
+			at = b.ends[i]
+		}
+	}
+	return nil
+}
+
+// pageBatch is the pages gathered under one hold of the lock.
+type pageBatch struct {
+	ids  []PageID
+	ends []int // of each page in data
+	data []byte
+}
+
+// gather copies the next pages out of the table and reports whether there are no more. The caller holds the reader's lock.
+func (c *Capture) gather(b *pageBatch) (done bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false, fmt.Errorf("emit pages: %w", ErrClosed)
+	}
+	b.ids, b.ends, b.data = b.ids[:0], b.ends[:0], b.data[:0]
+	for range batchVisited {
+		for int(c.next.Partition) < Partitions {
+			if first, end := c.unitsOf(c.next); first < end {
+				break
+			}
+			c.next = PageID{Partition: c.next.Partition + 1}
+		}
+		if c.next.Partition == Partitions {
+			return true, nil
+		}
+		if c.wanted(c.next) {
+			b.ids = append(b.ids, c.next)
+			b.data = c.appendPage(b.data, c.next)
+			b.ends = append(b.ends, len(b.data))
+		}
+		c.drop(c.next)
+		c.next.Page++
+		if len(b.data) >= batchBytes {
+			break
+		}
+	}
+	return false, nil
+}
+
+// appendPage writes a page in the form of the package comment.
+func (c *Capture) appendPage(data []byte, id PageID) []byte {
+	t := c.t
+	p := &t.parts[id.Partition]
+	first, end := c.unitsOf(id)
+	rows := min(c.rows[id.Partition], end<<t.ushift) - first<<t.ushift
+	data = binary.LittleEndian.AppendUint16(data, uint16(rows))
+	left := int(rows) * t.stride
+	for ordinal := first; ordinal < end; ordinal++ {
+		n := min(left, t.units.block)
+		left -= n
+		if saved, ok := c.copies[unitKey(int(id.Partition), ordinal)]; ok {
+			data = append(data, saved.data[:n]...)
+		} else {
+			data = append(data, unsafe.Slice((*byte)(t.units.at(p.units[ordinal])), n)...)
+		}
+	}
+	return data
+}
+
+// drop gives back the copies of a page that is out.
+func (c *Capture) drop(id PageID) {
+	first, end := c.unitsOf(id)
+	for ordinal := first; ordinal < end; ordinal++ {
+		key := unitKey(int(id.Partition), ordinal)
+		if saved, ok := c.copies[key]; ok {
+			delete(c.copies, key)
+			c.free = append(c.free, saved.data)
+			c.held -= int64(len(saved.data))
+			c.t.budget.release(int64(len(saved.data)))
+		}
+	}
+}

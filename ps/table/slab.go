@@ -1,0 +1,102 @@
+package table
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	minSlab  = 64 << 10
+	maxSlab  = 64 << 20
+	hugeSlab = 2 << 20 // from here on huge pages are asked for
+	osPage   = 4096
+)
+
+// slabs cuts numbered blocks of one size from anonymous mappings, outside the heap and out of the collector's sight.
+// Blocks lie in extents of a power of two of them, each behind a head of headBytes a block; slabs are runs of extents.
+// A new slab is a 128th of what is mapped already, within 64 KiB and 64 MiB, so that the part not yet used stays below 1 %.
+type slabs struct {
+	block, head int              // bytes of a block, and of its head
+	shift       uint             // binary logarithm of the blocks of an extent
+	extents     []unsafe.Pointer // first byte of each, mapped memory
+	used        int64            // blocks handed out
+	mapped      int64            // bytes
+	maps        [][]byte
+}
+
+func newSlabs(block, head int) slabs {
+	s := slabs{block: block, head: head}
+	for (block+head)<<(s.shift+1) <= minSlab {
+		s.shift++
+	}
+	return s
+}
+
+// extentBytes is the length of an extent: its heads, then its blocks.
+func (s *slabs) extentBytes() int { return (s.block + s.head) << s.shift }
+
+// take hands out n blocks of consecutive numbers, zeroed, and returns the first number.
+func (s *slabs) take(n int) (uint32, error) {
+	first := s.used
+	if first+int64(n) > math.MaxUint32 {
+		return 0, errors.New("grow table: all block numbers of this shard are used: spread the table over more shards")
+	}
+	for first+int64(n) > int64(len(s.extents))<<s.shift {
+		if err := s.grow(); err != nil {
+			return 0, err
+		}
+	}
+	s.used += int64(n)
+	return uint32(first), nil
+}
+
+func (s *slabs) grow() error {
+	extent := s.extentBytes()
+	want := max(extent, min(maxSlab, int(s.mapped/128)))
+	count := want / extent
+	size := (count*extent + osPage - 1) &^ (osPage - 1)
+	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return fmt.Errorf("grow table: map %d bytes: %w: give the server more memory, or the table more shards", size, err)
+	}
+	if size >= hugeSlab {
+		_ = unix.Madvise(mem, unix.MADV_HUGEPAGE) // a hint: without it lookups miss the TLB more often
+	}
+	s.maps = append(s.maps, mem)
+	s.mapped += int64(size)
+	for i := range count {
+		s.extents = append(s.extents, unsafe.Pointer(&mem[i*extent]))
+	}
+	return nil
+}
+
+// at is the first byte of block i.
+func (s *slabs) at(i uint32) unsafe.Pointer {
+	in := int(i & (1<<s.shift - 1))
+	return unsafe.Add(s.extents[i>>s.shift], s.head<<s.shift+in*s.block)
+}
+
+// headOf is the first byte of the head of block i.
+func (s *slabs) headOf(i uint32) unsafe.Pointer {
+	in := int(i & (1<<s.shift - 1))
+	return unsafe.Add(s.extents[i>>s.shift], in*s.head)
+}
+
+// bytes is all memory the slabs cost.
+func (s *slabs) bytes() int64 { return s.mapped + int64(cap(s.extents))*8 + int64(cap(s.maps))*24 }
+
+func (s *slabs) close() error {
+	var faults []error
+	for _, m := range s.maps {
+		faults = append(faults, unix.Munmap(m))
+	}
+	s.maps, s.extents = nil, nil
+	if err := errors.Join(faults...); err != nil {
+		return fmt.Errorf("unmap table: %w", err)
+	}
+	return nil
+}
