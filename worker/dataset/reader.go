@@ -16,6 +16,7 @@ const defaultBatch = 256
 type Reader struct {
 	cfg   Config
 	total int64 // bytes of all files
+	known int   // rows of an epoch, 0 until one was read to its end
 
 	epoch, batch int // what Next reads
 	err          error
@@ -74,8 +75,12 @@ func (r *Reader) Next(b *Batch) (bool, error) {
 	return b.Rows > 0, err
 }
 
-// skip moves on to row target of the epoch and reports whether there is one.
+// skip moves on to row target of the epoch and reports whether there is one. An
+// end that is known is not read for: workers that share an epoch look past it.
 func (r *Reader) skip(target int) (bool, error) {
+	if r.known > 0 && target >= r.known {
+		return false, nil
+	}
 	for r.at < target {
 		more, err := r.more()
 		if !more || err != nil {
@@ -109,6 +114,9 @@ func (r *Reader) more() (bool, error) {
 			return false, err
 		}
 	}
+	if r.rows.len() == 0 {
+		r.known = r.at
+	}
 	return r.rows.len() > 0, nil
 }
 
@@ -132,10 +140,10 @@ func (r *Reader) take(b *Batch) error {
 
 // endEpoch goes to the start of the next epoch.
 func (r *Reader) endEpoch() error {
-	if r.at == 0 && r.batch == 0 {
+	if r.known == 0 {
 		return fmt.Errorf("read data: no row of %d file(s) is left to use: %d malformed, the rest not in the split", len(r.cfg.Paths), r.in.bad)
 	}
-	if r.in.bad > 0 {
+	if r.in != nil && r.in.bad > 0 {
 		r.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "malformed rows left out",
 			slog.Int("epoch", r.epoch), slog.Int("rows", r.in.bad), slog.Any("first", r.in.firstBad))
 	}
@@ -186,6 +194,7 @@ func (r *Reader) Count() (int, error) {
 		one.reset()
 		err := in.next(&one)
 		if errors.Is(err, io.EOF) {
+			r.known = n
 			return n, nil
 		}
 		if err != nil {

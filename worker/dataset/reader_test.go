@@ -220,6 +220,26 @@ func TestRanksShareAnEpoch(t *testing.T) {
 	}
 }
 
+// TestKnownEndIsNotReadFor takes the file away after one epoch.
+func TestKnownEndIsNotReadFor(t *testing.T) {
+	path := file(t, "a", numbered(0, 1000))
+	r := open(t, dataset.Config{Paths: []string{path}, Batch: 100})
+	epoch(t, r)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Seek(0, 10); err != nil {
+		t.Fatal(err)
+	}
+	var b dataset.Batch
+	if next(t, r, &b) {
+		t.Error("a batch past the end")
+	}
+	if _, err := r.Next(&b); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the next epoch needs the file: %v", err)
+	}
+}
+
 func TestSplit(t *testing.T) {
 	path := file(t, "a", numbered(0, 95))
 	read := func(s dataset.Split) []uint64 {
