@@ -104,7 +104,7 @@ type pkg struct {
 // packages asks the go command for the packages that make the product.
 func packages(t *testing.T) []pkg {
 	t.Helper()
-	list := exec.CommandContext(t.Context(), "go", "list", "-e", "-json=ImportPath,Imports", "./...")
+	list := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", "./...")
 	var stderr bytes.Buffer
 	list.Stderr = &stderr
 	out, err := list.Output()
