@@ -138,7 +138,7 @@ func resolve(c Config, params []param) (map[string]float64, error) {
 			continue
 		}
 		if p := params[at]; !p.allows(v) {
-			faults = append(faults, fmt.Errorf("check optimizer %s: %s = %v: give a value %s", c.Name, name, v, p.limits()))
+			faults = append(faults, fmt.Errorf("check optimizer %s: %s = %v: give %s", c.Name, name, v, p.limits()))
 			continue
 		}
 		values[name] = v
@@ -151,7 +151,7 @@ func (p param) allows(v float64) bool {
 }
 
 func (p param) limits() string {
-	lower, upper := "from", "to"
+	lower, upper := "at least", "at most"
 	if p.above {
 		lower = "above"
 	}
