@@ -150,3 +150,12 @@ func (c *Client) peer(addr string) *peer {
 	}
 	return p
 }
+
+func (c *Client) hasStopped() bool {
+	select {
+	case <-c.stopped:
+		return true
+	default:
+		return false
+	}
+}

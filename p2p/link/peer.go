@@ -34,8 +34,10 @@ func newPeer(c *Client, addr string) *peer {
 	return &peer{client: c, addr: addr, want: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
-// run connects on demand until ctx ends.
+// run connects on demand until ctx ends. A connection that has failed may still be letting go of its memory while the next one is made.
 func (p *peer) run(ctx context.Context) {
+	var sessions sync.WaitGroup
+	defer sessions.Wait()
 	for {
 		select {
 		case <-p.want:
@@ -43,15 +45,19 @@ func (p *peer) run(ctx context.Context) {
 			return
 		}
 		s, err := p.connect(ctx)
+		if ctx.Err() != nil && err != nil {
+			return // calls see that the client stopped
+		}
 		if err != nil {
 			p.failed(err)
 			p.client.opt.logger.Debug("connect failed", "addr", p.addr, "error", err)
 			continue
 		}
 		p.set(s)
-		err = s.run(ctx)
+		sessions.Go(func() { _ = s.run(ctx) })
+		<-s.done
 		p.set(nil)
-		p.client.opt.logger.Debug("connection closed", "addr", p.addr, "peer", s.peer.From, "reason", err)
+		p.client.opt.logger.Debug("connection closed", "addr", p.addr, "peer", s.peer.From, "reason", s.err)
 	}
 }
 
@@ -118,6 +124,9 @@ func (p *peer) notify() {
 func (p *peer) session(ctx context.Context) (*caller, error) {
 	asked := -1 // fails when this call began to wait
 	for {
+		if p.client.hasStopped() {
+			return nil, ErrStopped
+		}
 		p.mu.Lock()
 		s, err, changed := p.live, p.err, p.changed
 		resting := err != nil && time.Now().Before(p.until)

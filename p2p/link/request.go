@@ -103,7 +103,11 @@ func (r *Request) reply(f frame, body [][]byte) error {
 	}
 	select {
 	case <-send.done:
-		return send.err
+		if send.err != nil { // of the Comm: the session is about to fail and says more
+			<-s.done
+			return s.err
+		}
+		return nil
 	case <-r.gone:
 		s.snd.cancel(send, ErrCancelled)
 	case <-s.done:

@@ -59,7 +59,7 @@ func (r Route) Do(ctx context.Context, try func(ctx context.Context, addr string
 	r.setDefaults()
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, r.Timeout)
+		ctx, cancel = context.WithTimeoutCause(ctx, r.Timeout, fmt.Errorf("no success within %v: %w", r.Timeout, context.DeadlineExceeded))
 		defer cancel()
 	}
 	failed := &RouteError{Op: r.Op}
@@ -140,6 +140,9 @@ func (r *Route) ask(ctx context.Context, addr string, try func(context.Context, 
 		}
 		if err == nil {
 			err = errors.New("no reason given")
+		}
+		if v.kind == verdictFatal {
+			return v, fmt.Errorf("ask %s: %w", addr, err)
 		}
 		failed.add(addr, err)
 		if v.kind != verdictBusy {

@@ -114,6 +114,17 @@ func (s *session) fail(err error) {
 	})
 }
 
+// failLater is fail for faults that may be only the echo of what the other side is about to tell on the control connection.
+func (s *session) failLater(err error) {
+	t := time.NewTimer(partingTime)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.done:
+	}
+	s.fail(err)
+}
+
 // lost makes a fault of the other side, so that errors.Is says ErrPeer.
 func lost(err error) error {
 	if errors.Is(err, ErrPeer) {
@@ -188,7 +199,7 @@ func (s *session) write() {
 			err = fmt.Errorf("%w: took nothing for %v", ErrPeer, s.suspect)
 		}
 		if err != nil {
-			s.fail(lost(err))
+			s.failLater(lost(err))
 			return
 		}
 	}
@@ -236,16 +247,21 @@ func (s *session) failBulk(ctx context.Context, err error) {
 	default:
 		err = lost(fmt.Errorf("bulk connection: %w", err))
 	}
-	s.fail(err)
+	s.failLater(err)
 }
 
-// receive waits until r is complete. If ctx, gone or the session ends first, r is aborted and drained; why tells the cause of gone.
+// receive waits until r is complete. If ctx, gone or the session ends first, r is aborted and drained; why tells the cause of gone. If the Comm
+// fails, so does the session in a moment, and its error says more.
 func (s *session) receive(ctx context.Context, r *receiving, gone <-chan struct{}, why error) error {
 	s.in.add(r)
 	var cause error
 	select {
 	case <-r.done:
-		return r.err
+		if r.err != nil {
+			<-s.done
+			return s.err
+		}
+		return nil
 	case <-ctx.Done():
 		cause = context.Cause(ctx)
 	case <-gone:
