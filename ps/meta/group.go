@@ -3,12 +3,17 @@ package meta
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
 
 	"hcclps/ps/layout"
+	"hcclps/ps/raftgroup"
 	"hcclps/ps/raftlog"
 	"hcclps/ps/snapshot"
 	"hcclps/ps/wire"
@@ -45,20 +50,125 @@ type Config struct {
 	Logger    *slog.Logger  // nil = discard
 }
 
-// Group is one replica of the meta group.
-type Group struct{}
+// Group is one replica of the meta group. Its methods may be called concurrently.
+type Group struct {
+	cfg    Config
+	node   *raftgroup.Node
+	mu     sync.RWMutex // guards state; apply alone writes
+	state  *State
+	leader atomic.Pointer[leader] // nil on followers
+}
 
 // New checks the configuration. It starts nothing.
-func New(cfg Config) (*Group, error) { return nil, errors.New("meta: not built yet") }
+func New(cfg Config) (*Group, error) {
+	if cfg.Layout == nil || cfg.Shards == nil {
+		return nil, errors.New("configure meta group: the layout and a way to the shards are needed")
+	}
+	if cfg.Lease == 0 {
+		cfg.Lease = DefaultLease
+	}
+	if cfg.Lease < 0 {
+		return nil, fmt.Errorf("configure meta group: lease %v: want more than 0", cfg.Lease)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	g := &Group{cfg: cfg, state: NewState()}
+	node, err := raftgroup.New(raftgroup.Config{
+		Group: layout.MetaGroup, Self: cfg.Self,
+		Log: cfg.Log, Stable: cfg.Stable, Snapshots: cfg.Snapshots, Transport: cfg.Transport, Bootstrap: cfg.Bootstrap,
+		FSM: machine{g}, Lead: g.lead, Heartbeat: cfg.Heartbeat, Logger: cfg.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	g.node = node
+	return g, nil
+}
 
 // Run owns the group's goroutines until ctx ends; it returns the cause when the group fails.
-func (g *Group) Run(ctx context.Context) error { return errors.New("meta: not built yet") }
-
-// Serve answers one request of kind KindOpen to KindPlan.
-func (g *Group) Serve(ctx context.Context, kind wire.Kind, head []byte, r Request) {}
-
-// Status is this replica's view.
-func (g *Group) Status(waiting bool) wire.GroupStatus { return wire.GroupStatus{} }
+func (g *Group) Run(ctx context.Context) error { return g.node.Run(ctx) }
 
 // IsLeader says whether this replica leads the group and may answer.
-func (g *Group) IsLeader() bool { return false }
+func (g *Group) IsLeader() bool { return g.node.IsLeader() && g.leader.Load() != nil }
+
+// read runs f under the reader's lock.
+func (g *Group) read(f func(s *State)) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	f(g.state)
+}
+
+// propose commits an entry and returns its result.
+func (g *Group) propose(ctx context.Context, kind string, body any) (Result, error) {
+	b, err := encodeEntry(kind, body)
+	if err != nil {
+		return Result{}, err
+	}
+	got, err := g.node.Propose(ctx, b)
+	if err != nil {
+		return Result{}, fmt.Errorf("commit %s entry to the meta log: %w", kind, err)
+	}
+	r, ok := got.(Result)
+	if !ok {
+		return Result{}, fmt.Errorf("commit %s entry to the meta log: %v", kind, got)
+	}
+	return r, nil
+}
+
+// machine is the group as raft's state machine.
+type machine struct{ g *Group }
+
+// Apply implements raft.FSM.
+func (m machine) Apply(l *raft.Log) any {
+	m.g.mu.Lock()
+	defer m.g.mu.Unlock()
+	return m.g.state.Apply(l.Data)
+}
+
+// Snapshot implements raft.FSM: the state is small, so the capture is its encoding.
+func (m machine) Snapshot() (raft.FSMSnapshot, error) {
+	var head []byte
+	var err error
+	m.g.read(func(s *State) { head, err = s.Encode() })
+	return capture(head), err
+}
+
+// Restore implements raft.FSM.
+func (m machine) Restore(rc io.ReadCloser) error {
+	defer rc.Close() //nolint:errcheck // only read
+	r := snapshot.NewReader(rc)
+	kind, _, head, err := r.Next()
+	if err != nil {
+		return fmt.Errorf("read snapshot: %w", err)
+	}
+	if kind != snapshot.Head {
+		return fmt.Errorf("read snapshot: begins with a record of kind %d, want a head", kind)
+	}
+	s, err := DecodeState(head)
+	if err != nil {
+		return err
+	}
+	if _, _, _, err := r.Next(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read snapshot: more than a head (%w)", err)
+	}
+	m.g.mu.Lock()
+	defer m.g.mu.Unlock()
+	m.g.state = s
+	return nil
+}
+
+// capture is an encoded state.
+type capture []byte
+
+// Persist implements raft.FSMSnapshot.
+func (c capture) Persist(sink raft.SnapshotSink) error {
+	s, ok := sink.(*snapshot.Sink)
+	if !ok {
+		return fmt.Errorf("persist meta snapshot: sink is a %T", sink)
+	}
+	return s.WriteHead(c)
+}
+
+// Release implements raft.FSMSnapshot.
+func (capture) Release() {}

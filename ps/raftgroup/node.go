@@ -132,12 +132,22 @@ func (n *Node) Barrier(ctx context.Context) error {
 	if r == nil {
 		return ErrStopped
 	}
-	return n.wait(ctx, r.Barrier(0))
+	return n.Wait(ctx, r.Barrier(0))
 }
 
-// wait makes a future's error obey a context. Raft resolves every future when
-// leadership is lost or raft ends, so the goroutine is bounded.
-func (n *Node) wait(ctx context.Context, f raft.Future) error {
+// Propose applies an entry and waits for its response. An error says nothing
+// about whether the entry will still be committed.
+func (n *Node) Propose(ctx context.Context, entry []byte) (response any, err error) {
+	f := n.Apply(entry, n.cfg.Heartbeat)
+	if err := n.Wait(ctx, f); err != nil {
+		return nil, err
+	}
+	return f.Response(), nil
+}
+
+// Wait makes a future's error obey a context. Raft resolves every future when
+// leadership is lost or raft ends, so its goroutine is bounded.
+func (n *Node) Wait(ctx context.Context, f raft.Future) error {
 	done := make(chan error, 1)
 	n.waits.Go(func() { done <- f.Error() })
 	select {

@@ -145,7 +145,7 @@ func (n *Node) lead(ctx context.Context, r *raft.Raft) (end func()) {
 	go func() {
 		defer close(done)
 		term := r.CurrentTerm()
-		if err := n.wait(ctx, r.Barrier(0)); err != nil {
+		if err := n.Wait(ctx, r.Barrier(0)); err != nil {
 			n.cfg.Logger.Debug("leadership lost before the barrier", "group", n.cfg.Group, "term", term, "error", err)
 			return
 		}
@@ -200,7 +200,7 @@ func (n *Node) Snapshot(ctx context.Context) error {
 	if err := r.ReloadConfig(knobs); err != nil {
 		return fmt.Errorf("set trailing logs of group %d: %w", n.cfg.Group, err)
 	}
-	if err := n.wait(ctx, r.Snapshot()); err != nil {
+	if err := n.Wait(ctx, r.Snapshot()); err != nil {
 		return fmt.Errorf("snapshot group %d: %w", n.cfg.Group, err)
 	}
 	after, _ := n.cfg.Log.Bytes()

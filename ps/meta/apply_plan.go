@@ -1,0 +1,119 @@
+package meta
+
+import (
+	"encoding/json"
+	"math"
+
+	"hcclps/ps/wire"
+)
+
+// plan lets a plan take off: at most one a job is in flight. Its id and, for a
+// table, the table's id are given here. A plan that would change nothing (the
+// table is there, the worker is out) answers OK with id 0 and the step T = 0.
+func (s *State) plan(e planEntry) Result {
+	j := s.Jobs[e.Job]
+	if j == nil {
+		return Result{Answer: refuse(wire.Unknown, "plan of job %q: it is not open at the meta group", e.Job)}
+	}
+	if j.Plan != nil {
+		return Result{Answer: refuse(wire.Pending, "plan %d of job %q is in flight", j.Plan.Plan.ID, e.Job)}
+	}
+	p := e.Plan
+	p.ID = 0
+	needed, a := j.admit(&p)
+	if a.Status != wire.OK || !needed {
+		return Result{Answer: a, Reply: p}
+	}
+	j.LastPlan++
+	p.ID = j.LastPlan
+	j.Plan = &Flight{Plan: p, Stage: Holding}
+	return Result{Reply: p}
+}
+
+// admit says whether a plan is allowed, and whether it is needed at all.
+func (j *Job) admit(p *wire.Plan) (needed bool, a wire.Answer) {
+	switch p.Kind {
+	case wire.PlanTable:
+		return j.admitTable(&p.Table)
+	case wire.PlanExpel:
+		w := j.worker(p.Worker)
+		return w != nil && w.Incarnation == p.Incarnation && w.State == Open, wire.Answer{}
+	case wire.PlanJoin:
+		w := j.worker(p.Join.Worker)
+		return w != nil && w.Incarnation == p.Join.Incarnation && w.State == Expelled, wire.Answer{}
+	case wire.PlanRate:
+		if r := float64(p.Rate); !(r >= 0) || math.IsInf(r, 0) {
+			return false, refuse(wire.Refused, "rate %v: want a finite number of at least 0", p.Rate)
+		}
+		return true, wire.Answer{}
+	case wire.PlanStop:
+		return true, wire.Answer{}
+	default:
+		return false, refuse(wire.Refused, "plan kind %d is unknown to this version", p.Kind)
+	}
+}
+
+func (j *Job) admitTable(t *wire.Table) (needed bool, a wire.Answer) {
+	if t.Name == "" || len(t.Name) > maxName || t.Dim < 1 {
+		return false, refuse(wire.Refused, "table %.300q of %d values a row: want a name of 1 to %d bytes and at least one value", t.Name, t.Dim, maxName)
+	}
+	for _, have := range j.Tables {
+		if have.Name != t.Name {
+			continue
+		}
+		t.ID = have.ID
+		if was, is := show(have), show(*t); was != is {
+			return false, refuse(wire.Refused, "table %q exists as %s; asked for as %s", t.Name, was, is)
+		}
+		return false, wire.Answer{}
+	}
+	t.ID = uint32(len(j.Tables) + 1)
+	return true, wire.Answer{}
+}
+
+// show is a table's description; encoding/json sorts the maps, so that equal
+// descriptions have equal text.
+func show(t wire.Table) string {
+	b, err := json.Marshal(t)
+	if err != nil { // a number JSON has no word for
+		return err.Error()
+	}
+	return string(b)
+}
+
+// stage moves the plan in flight on. A stage that is behind, or of a plan that is
+// over, answers OK and does nothing: a new leader repeats what it is not sure of.
+func (s *State) stage(e stageEntry) Result {
+	j := s.Jobs[e.Job]
+	if j == nil || j.Plan == nil || j.Plan.Plan.ID != e.ID {
+		return Result{}
+	}
+	switch {
+	case j.Plan.Stage == Holding && e.Stage == Releasing:
+		j.Plan.Stage = Releasing
+		j.force(j.Plan.Plan)
+	case j.Plan.Stage == Holding && e.Stage == Dropping:
+		j.Plan.Stage = Dropping
+	case j.Plan.Stage != Holding && e.Stage == done:
+		j.Plan = nil
+	}
+	return Result{}
+}
+
+// force is what a plan does to the meta group's own state.
+func (j *Job) force(p wire.Plan) {
+	switch p.Kind {
+	case wire.PlanTable:
+		j.Tables = append(j.Tables, p.Table)
+	case wire.PlanExpel:
+		if w := j.worker(p.Worker); w != nil && w.Incarnation == p.Incarnation {
+			w.State, w.Why = Expelled, p.Why
+			j.Claims.giveBack(w.Name)
+		}
+	case wire.PlanJoin:
+		if w := j.worker(p.Join.Worker); w != nil && w.State == Expelled {
+			w.State, w.Why = Open, ""
+		}
+	case wire.PlanRate, wire.PlanStop: // known to the shards alone
+	}
+}

@@ -1,0 +1,111 @@
+package meta
+
+import (
+	"fmt"
+	"slices"
+
+	"hcclps/ps/wire"
+)
+
+// maxName bounds the names of jobs, workers, owners and tables.
+const maxName = 256
+
+// open gives a worker its next incarnation. The first opener of a job fixes
+// its parameters; a rank belongs to one worker name for the life of the job.
+func (s *State) open(r wire.OpenRequest) Result {
+	if a := s.checkOpen(r); a.Status != wire.OK {
+		return Result{Answer: a}
+	}
+	j := s.Jobs[r.Job]
+	if j == nil {
+		j = &Job{Params: r.Params}
+		s.Jobs[r.Job] = j
+	}
+	w := j.worker(r.Worker)
+	if w == nil {
+		i, _ := slices.BinarySearchFunc(j.Workers, Worker{Rank: r.Rank}, byRank)
+		j.Workers = slices.Insert(j.Workers, i, Worker{Name: r.Worker, Rank: r.Rank, State: Open})
+		w = &j.Workers[i]
+	}
+	w.Incarnation++
+	w.Owner = fmt.Sprintf("%s, opening %d", r.Owner, w.Incarnation)
+	if w.State == Finished {
+		w.State = Open
+	}
+	return Result{Reply: wire.OpenReply{
+		Incarnation: w.Incarnation, Params: j.Params, Tables: slices.Clone(j.Tables), Owner: w.Owner,
+	}}
+}
+
+func (s *State) checkOpen(r wire.OpenRequest) wire.Answer {
+	for _, name := range []string{r.Job, r.Worker} {
+		if name == "" || len(name) > maxName {
+			return refuse(wire.Refused, "open worker %.300q of job %.300q: a name has 1 to %d bytes", r.Worker, r.Job, maxName)
+		}
+	}
+	if len(r.Owner) > maxName {
+		return refuse(wire.Refused, "open worker %q: its owner is described in %d bytes, at most %d", r.Worker, len(r.Owner), maxName)
+	}
+	if err := checkParams(r.Params); err != nil {
+		return refuse(wire.Refused, "open job %q: %v", r.Job, err)
+	}
+	if r.Rank >= r.Params.World {
+		return refuse(wire.Refused, "open worker %q: rank %d is not below the world of %d", r.Worker, r.Rank, r.Params.World)
+	}
+	j := s.Jobs[r.Job]
+	if j == nil {
+		return wire.Answer{}
+	}
+	if j.Params != r.Params {
+		return refuse(wire.Refused, "job %q runs with %s; worker %q (%s) asks for %s", r.Job, describe(j.Params), r.Worker, r.Owner, describe(r.Params))
+	}
+	for _, w := range j.Workers {
+		if (w.Name == r.Worker) != (w.Rank == r.Rank) {
+			return refuse(wire.Refused, "rank %d of job %q belongs to worker %q (%s); worker %q (%s) asks for rank %d", w.Rank, r.Job, w.Name, w.Owner, r.Worker, r.Owner, r.Rank)
+		}
+	}
+	if f := j.Plan; f != nil && f.concerns(r.Worker) {
+		return refuse(wire.Pending, "worker %q is the subject of plan %d, which is in flight: again soon", r.Worker, f.Plan.ID)
+	}
+	return wire.Answer{}
+}
+
+// concerns says whether the plan in flight lets this worker out or in.
+func (f *Flight) concerns(worker string) bool {
+	switch f.Plan.Kind {
+	case wire.PlanExpel:
+		return f.Plan.Worker == worker
+	case wire.PlanJoin:
+		return f.Plan.Join.Worker == worker
+	default:
+		return false
+	}
+}
+
+// finish closes a session whose worker has said Finish to the shards.
+func (s *State) finish(ref wire.SessionRef) Result {
+	j, w, a := s.session(ref)
+	if w == nil {
+		return Result{Answer: a}
+	}
+	w.State = Finished
+	j.Claims.forget(w.Name)
+	return Result{}
+}
+
+// claim gives a worker its next range of batches.
+func (s *State) claim(r wire.ClaimRequest) Result {
+	j, w, a := s.session(r.SessionRef)
+	if w == nil {
+		return Result{Answer: a}
+	}
+	if j.Params.Sync == wire.BSP {
+		return Result{Answer: refuse(wire.Refused, "job %q is bsp: its batches are fixed by rank, none can be claimed", r.Job)}
+	}
+	if r.End > 0 {
+		if err := j.Claims.setEnd(r.EndOf, r.End); err != nil {
+			return Result{Answer: refuse(wire.Refused, "claim of worker %q of job %q: %v", w.Name, r.Job, err)}
+		}
+	}
+	return Result{Reply: j.Claims.next(w.Name, r.Have)}
+}

@@ -1,0 +1,107 @@
+package meta
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"hcclps/ps/layout"
+	"hcclps/ps/wire"
+)
+
+// EntryVersion is the version in every entry of the meta log.
+const EntryVersion = 1
+
+// Kinds of entries.
+const (
+	kindLayout = "layout" // layout.Layout: the cluster was formed like this
+	kindOpen   = "open"   // wire.OpenRequest
+	kindFinish = "finish" // wire.SessionRef: the worker has closed after its last step
+	kindClaim  = "claim"  // wire.ClaimRequest
+	kindPlan   = "plan"   // planEntry: a plan takes off
+	kindStage  = "stage"  // stageEntry: it is in force, dropped, or done
+)
+
+// entry is one entry of the log: JSON.
+type entry struct {
+	Version int             `json:"v"`
+	Kind    string          `json:"kind"`
+	Body    json.RawMessage `json:"body"`
+}
+
+// planEntry proposes a plan; its id, and a table's, are given by Apply.
+type planEntry struct {
+	Job  string    `json:"job"`
+	Plan wire.Plan `json:"plan"`
+}
+
+// stageEntry moves the plan in flight on: to Releasing, to Dropping, or out ("done").
+type stageEntry struct {
+	Job   string `json:"job"`
+	ID    uint64 `json:"id"`
+	Stage Stage  `json:"stage"`
+}
+
+// done is the stage that ends a flight.
+const done Stage = "done"
+
+func encodeEntry(kind string, body any) ([]byte, error) {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s entry: %w", kind, err)
+	}
+	b, err = json.Marshal(entry{Version: EntryVersion, Kind: kind, Body: b})
+	if err != nil {
+		return nil, fmt.Errorf("encode %s entry: %w", kind, err)
+	}
+	return b, nil
+}
+
+// Result is what an entry answers: Reply is a structure for the body, or nil.
+type Result struct {
+	Answer wire.Answer
+	Reply  any
+}
+
+// Apply changes the state by one entry. It is pure and total: a bad entry has
+// the same answer on every replica and no effect.
+func (s *State) Apply(b []byte) Result {
+	var e entry
+	if err := json.Unmarshal(b, &e); err != nil || e.Version != EntryVersion {
+		return Result{Answer: refuse(wire.Refused, "entry of the meta log: version %d, %v", e.Version, err)}
+	}
+	switch e.Kind {
+	case kindLayout:
+		return apply(e, s.form)
+	case kindOpen:
+		return apply(e, s.open)
+	case kindFinish:
+		return apply(e, s.finish)
+	case kindClaim:
+		return apply(e, s.claim)
+	case kindPlan:
+		return apply(e, s.plan)
+	case kindStage:
+		return apply(e, s.stage)
+	default:
+		return Result{Answer: refuse(wire.Refused, "entry of the meta log of unknown kind %q", e.Kind)}
+	}
+}
+
+func apply[T any](e entry, do func(T) Result) Result {
+	var body T
+	if err := json.Unmarshal(e.Body, &body); err != nil {
+		return Result{Answer: refuse(wire.Refused, "%s entry of the meta log: %v", e.Kind, err)}
+	}
+	return do(body)
+}
+
+// form records the layout; a later epoch replaces it.
+func (s *State) form(l layout.Layout) Result {
+	if err := l.Validate(); err != nil {
+		return Result{Answer: refuse(wire.Refused, "%v", err)}
+	}
+	if l.Epoch > s.Layout.Epoch {
+		s.Layout = l
+	}
+	return Result{}
+}

@@ -1,0 +1,218 @@
+package meta
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"hcclps/ps/wire"
+)
+
+// errDeposed is the error of what was under way when leadership was lost.
+var errDeposed = errors.New("no longer the leader of the meta group")
+
+// leader is what a replica knows and does while it leads. All of it is soft: a
+// new leader starts with full leases and finishes the plans in flight.
+type leader struct {
+	g      *Group
+	ctx    context.Context //nolint:containedctx // the time of leadership: plans outlive the requests that asked for them
+	log    *slog.Logger
+	work   sync.WaitGroup // plans under way
+	mu     sync.Mutex     // guards what follows
+	lanes  map[string]chan struct{}
+	leases map[string]map[string]*lease // by job and worker
+	flying map[string]*progress         // by job
+}
+
+// lease is the right of a session to be waited for.
+type lease struct {
+	incarnation uint64
+	until       time.Time // monotonic
+	expelling   bool
+}
+
+// lead is the leader's work: raftgroup calls it after the barrier.
+func (g *Group) lead(ctx context.Context, term uint64) {
+	l := &leader{
+		g: g, ctx: ctx, log: g.cfg.Logger.With("group", 0, "term", term),
+		lanes: map[string]chan struct{}{}, leases: map[string]map[string]*lease{}, flying: map[string]*progress{},
+	}
+	if err := l.form(); err != nil {
+		return // deposed already
+	}
+	l.resume()
+	g.leader.Store(l)
+	l.watchLeases()
+	g.leader.Store(nil)
+	l.work.Wait()
+}
+
+// form records the layout the cluster was formed with.
+func (l *leader) form() error {
+	want, have := l.g.cfg.Layout(), uint64(0)
+	l.g.read(func(s *State) { have = s.Layout.Epoch })
+	if have >= want.Epoch {
+		return nil
+	}
+	r, err := l.commit(kindLayout, want)
+	if err == nil && r.Answer.Status != wire.OK {
+		l.log.Error("layout refused by the meta group's own state", "detail", r.Answer.Detail)
+	}
+	return err
+}
+
+// commit proposes an entry of the leader's own until it is committed or
+// leadership is lost (errDeposed).
+func (l *leader) commit(kind string, body any) (Result, error) {
+	for pause := pauseMin; ; pause = min(2*pause, pauseMax) {
+		r, err := l.g.propose(l.ctx, kind, body)
+		switch {
+		case err == nil:
+			return r, nil
+		case l.ctx.Err() != nil || failed(err).Status == wire.NotLeader:
+			return r, errDeposed
+		case failed(err).Status != wire.Busy:
+			return r, err
+		}
+		l.log.Warn("entry not committed; trying on", "kind", kind, "error", err)
+		if !sleep(l.ctx, pause) {
+			return r, errDeposed
+		}
+	}
+}
+
+// lane is a job's: whoever holds it may change who takes part, or have a plan in flight.
+func (l *leader) lane(job string) chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lanes[job] == nil {
+		l.lanes[job] = make(chan struct{}, 1)
+	}
+	return l.lanes[job]
+}
+
+// enter takes a job's lane; the function it returns leaves it.
+func (l *leader) enter(ctx context.Context, job string) (leave func(), err error) {
+	lane := l.lane(job)
+	select {
+	case lane <- struct{}{}:
+		return func() { <-lane }, nil
+	case <-l.ctx.Done():
+		return nil, errDeposed
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for a plan of job %q that is in flight: %w", job, context.Cause(ctx))
+	}
+}
+
+// open gives a worker its next incarnation and, when it had been expelled, a plan that lets it in again.
+func (l *leader) open(ctx context.Context, r wire.OpenRequest) (Result, error) {
+	leave, err := l.enter(ctx, r.Job)
+	if err != nil {
+		return Result{}, err
+	}
+	res, err := l.g.propose(ctx, kindOpen, r)
+	if err != nil || res.Answer.Status != wire.OK {
+		leave()
+		return res, err
+	}
+	reply, ok := res.Reply.(wire.OpenReply)
+	if !ok {
+		leave()
+		return Result{}, fmt.Errorf("open worker %q: reply is a %T", r.Worker, res.Reply)
+	}
+	reply.Lease = l.g.cfg.Lease
+	ref := wire.SessionRef{Job: r.Job, Worker: r.Worker, Incarnation: reply.Incarnation}
+	l.grant(ref)
+	l.log.Info("session opened", "job", r.Job, "worker", r.Worker, "rank", r.Rank, "owner", reply.Owner)
+	if !l.expelled(ref) {
+		leave()
+		return Result{Reply: reply}, nil
+	}
+	plan, err := l.fly(ctx, r.Job, leave, wire.Plan{Kind: wire.PlanJoin, Join: wire.Fence{
+		Target: wire.Target{Job: r.Job, Worker: r.Worker, Incarnation: reply.Incarnation},
+		Params: reply.Params, Rank: r.Rank, Owner: reply.Owner,
+	}})
+	if err != nil {
+		return Result{}, err
+	}
+	reply.Rejoin = &plan.T
+	return Result{Reply: reply}, nil
+}
+
+func (l *leader) expelled(ref wire.SessionRef) (out bool) {
+	l.g.read(func(s *State) {
+		if j := s.Jobs[ref.Job]; j != nil {
+			w := j.worker(ref.Worker)
+			out = w != nil && w.State == Expelled
+		}
+	})
+	return out
+}
+
+// check answers whether a session is live.
+func (l *leader) check(ref wire.SessionRef) (a wire.Answer) {
+	l.g.read(func(s *State) { _, _, a = s.session(ref) })
+	return a
+}
+
+// renew renews a lease.
+func (l *leader) renew(_ context.Context, r wire.RenewRequest) (Result, error) {
+	a := l.check(r.SessionRef)
+	if a.Status == wire.OK {
+		l.grant(r.SessionRef)
+	}
+	return Result{Answer: a}, nil
+}
+
+// close ends a session: after its last step it is only noted, before it the worker leaves by a plan.
+func (l *leader) close(ctx context.Context, r wire.CloseRequest) (Result, error) {
+	if a := l.check(r.SessionRef); a.Status != wire.OK {
+		return Result{Answer: a}, nil
+	}
+	if r.Finished {
+		res, err := l.g.propose(ctx, kindFinish, r.SessionRef)
+		if err == nil {
+			l.revoke(r.SessionRef)
+		}
+		return res, err
+	}
+	if l.alone(r.Job, r.Worker) {
+		l.revoke(r.SessionRef)
+		return Result{}, nil
+	}
+	_, err := l.change(ctx, r.Job, expel(r.SessionRef, "it left"))
+	return Result{}, err
+}
+
+func expel(ref wire.SessionRef, why string) wire.Plan {
+	return wire.Plan{Kind: wire.PlanExpel, Worker: ref.Worker, Incarnation: ref.Incarnation, Why: why}
+}
+
+// table creates a table, or finds it.
+func (l *leader) table(ctx context.Context, r wire.TableRequest) (Result, error) {
+	if a := l.check(r.SessionRef); a.Status != wire.OK {
+		return Result{Answer: a}, nil
+	}
+	p, err := l.change(ctx, r.Job, wire.Plan{Kind: wire.PlanTable, Table: r.Table})
+	return Result{Reply: p.Table}, err
+}
+
+// claim gives out a range of batches.
+func (l *leader) claim(ctx context.Context, r wire.ClaimRequest) (Result, error) {
+	return l.g.propose(ctx, kindClaim, r)
+}
+
+// plan changes the learning rate, or stops the job, at one step.
+func (l *leader) plan(ctx context.Context, r wire.PlanRequest) (Result, error) {
+	if a := l.check(r.SessionRef); a.Status != wire.OK {
+		return Result{Answer: a}, nil
+	}
+	if k := r.Plan.Kind; k != wire.PlanRate && k != wire.PlanStop {
+		return Result{Answer: refuse(wire.Refused, "plan kind %d cannot be asked for: want a rate or a stop", k)}, nil
+	}
+	p, err := l.change(ctx, r.Job, r.Plan)
+	return Result{Reply: p}, err
+}
