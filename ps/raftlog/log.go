@@ -53,7 +53,7 @@ func (c *Config) validate() error {
 	if c.Budget < 2*minSegment {
 		errs = append(errs, fmt.Errorf("budget of %d bytes is below %d", c.Budget, 2*minSegment))
 	}
-	if c.SegmentSize == 0 && c.Budget > 0 {
+	if c.SegmentSize == 0 && c.Budget >= 2*minSegment {
 		c.SegmentSize = min(max(int64(1)<<(bits.Len64(uint64(c.Budget/4))-1), minSegment), maxSegment)
 	}
 	if s := c.SegmentSize; s < minSegment || s > maxSegment || s&(s-1) != 0 || 2*s > c.Budget {
