@@ -1,0 +1,150 @@
+// Package program is what the two programs share: exit codes, nearest names
+// for what was mistyped, the configuration file, logging and signals.
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"hcclps/ps/optim"
+)
+
+// Version is what `version` prints and servers show in their status.
+const Version = "0.1.0"
+
+// Exit codes.
+const (
+	exitGood   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// UsageError is a mistake of whoever typed the command.
+type UsageError struct{ Err error }
+
+func (e *UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the cause.
+func (e *UsageError) Unwrap() error { return e.Err }
+
+// Usage makes a UsageError.
+func Usage(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
+
+// Main runs an app until it ends or a signal asks it to, and is the exit code.
+// The first Ctrl-C drains; the second kills.
+func Main(app *cli.App) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	return Run(ctx, app, os.Args, os.Stdout, os.Stderr)
+}
+
+// Run is Main without the process around it.
+func Run(ctx context.Context, app *cli.App, args []string, stdout, stderr io.Writer) int {
+	app.Writer, app.ErrWriter = stdout, stderr
+	prepare(app)
+	err := app.RunContext(ctx, args)
+	var usage *UsageError
+	switch {
+	case err == nil:
+		return exitGood
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "%s: %v\n", app.Name, err)
+		return exitUsage
+	default:
+		fmt.Fprintf(stderr, "%s: %v\n", app.Name, err)
+		return exitFailed
+	}
+}
+
+// prepare makes every command answer unknown flags and commands with the
+// nearest valid name, and read its configuration file.
+func prepare(app *cli.App) {
+	app.HideHelpCommand = true
+	app.ExitErrHandler = func(*cli.Context, error) {}
+	app.OnUsageError = onUsage
+	app.Suggest = false
+	app.Action = func(c *cli.Context) error {
+		if c.Args().Present() {
+			return Usage("unknown command %q%s", c.Args().First(), nearest(c.Args().First(), names(app.Commands)))
+		}
+		return cli.ShowAppHelp(c)
+	}
+	for _, cmd := range app.Commands {
+		cmd.OnUsageError = onUsage
+		cmd.HideHelpCommand = true
+		cmd.Before = loadConfig
+	}
+}
+
+func names(cmds []*cli.Command) []string {
+	var out []string
+	for _, c := range cmds {
+		out = append(out, c.Name)
+	}
+	return out
+}
+
+func onUsage(c *cli.Context, err error, _ bool) error {
+	const undefined = "flag provided but not defined: "
+	if name, ok := strings.CutPrefix(err.Error(), undefined); ok {
+		var valid []string
+		for _, f := range flags(c) {
+			valid = append(valid, "--"+f.Names()[0])
+		}
+		given := "--" + strings.TrimLeft(name, "-")
+		return Usage("unknown flag %s%s", given, nearest(given, valid))
+	}
+	return &UsageError{err}
+}
+
+func flags(c *cli.Context) []cli.Flag {
+	if c.Command != nil && len(c.Command.Flags) > 0 {
+		return c.Command.Flags
+	}
+	return c.App.Flags
+}
+
+func nearest(name string, valid []string) string {
+	if n := optim.Nearest(name, valid); n != "" {
+		return fmt.Sprintf("; did you mean %s?", n)
+	}
+	return ""
+}
+
+// OneOf checks a flag's value against the valid ones.
+func OneOf(flag, value string, valid ...string) error {
+	for _, v := range valid {
+		if v == value {
+			return nil
+		}
+	}
+	return Usage("unknown %s %q%s Valid: %s", flag, value, nearest(value, valid), strings.Join(valid, ", "))
+}
+
+// VersionCommand prints the version.
+func VersionCommand() *cli.Command {
+	return &cli.Command{
+		Name: "version", Usage: "print the version",
+		Action: func(c *cli.Context) error {
+			fmt.Fprintf(c.App.Writer, "%s %s\n", c.App.Name, Version)
+			return nil
+		},
+	}
+}
+
+// NoArguments refuses what is left over after the flags.
+func NoArguments(c *cli.Context) error {
+	if c.Args().Present() {
+		return Usage("%s takes no argument, got %q", c.Command.Name, c.Args().First())
+	}
+	return nil
+}

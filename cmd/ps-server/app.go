@@ -1,0 +1,15 @@
+package main
+
+import (
+	"github.com/urfave/cli/v2"
+
+	"hcclps/cmd/internal/program"
+)
+
+func app() *cli.App {
+	return &cli.App{
+		Name:     "ps-server",
+		Usage:    "a Raft-replicated parameter server",
+		Commands: []*cli.Command{serveCommand(), statusCommand(), program.VersionCommand()},
+	}
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"hcclps/cmd/internal/program"
+	"hcclps/p2p/backend"
+	"hcclps/p2p/link"
+	"hcclps/ps/layout"
+	"hcclps/ps/wire"
+)
+
+func statusCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "status",
+		Usage: "show servers, groups and jobs, and who waits for whom",
+		Flags: slices.Concat([]cli.Flag{
+			&cli.StringSliceFlag{Name: "servers", Value: cli.NewStringSlice("127.0.0.1:7000"), Usage: "addresses to ask", EnvVars: program.Env("servers")},
+			&cli.StringFlag{Name: "cluster", Value: "hcclps", Usage: "`NAME` of the cluster", EnvVars: program.Env("cluster")},
+			&cli.BoolFlag{Name: "waiting", Usage: "show who waits for whom, and since when"},
+			&cli.BoolFlag{Name: "json", Usage: "for machines"},
+		}, program.ConfigFlags()),
+		Action: showStatus,
+	}
+}
+
+func showStatus(c *cli.Context) error {
+	if printed, err := program.PrintedConfig(c); printed || err != nil {
+		return err
+	}
+	if err := program.NoArguments(c); err != nil {
+		return err
+	}
+	views, err := ask(c)
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		err = json.NewEncoder(c.App.Writer).Encode(views)
+	} else {
+		err = render(c.App.Writer, views, c.Bool("waiting"))
+	}
+	if err == nil && !slices.ContainsFunc(views, func(v program.ServerView) bool { return v.Status != nil }) {
+		err = fmt.Errorf("no server answered")
+	}
+	return err
+}
+
+func ask(c *cli.Context) ([]program.ServerView, error) {
+	network, err := backend.Network("tcp")
+	if err != nil {
+		return nil, err
+	}
+	client, err := link.NewClient(link.Config{Network: network, Pair: backend.Pair, Cluster: c.String("cluster"), ID: "ps-server status"})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(c.Context, 10*time.Second)
+	ended := make(chan error, 1)
+	go func() { ended <- client.Run(ctx) }()
+	views := program.Statuses(ctx, client, c.StringSlice("servers"), c.Bool("waiting"))
+	cancel()
+	return views, <-ended
+}
+
+func render(w io.Writer, views []program.ServerView, waiting bool) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "SERVER\tADDRESS\tUP\tLEADS\tGROUPS\tROWS\tBYTES")
+	for _, v := range views {
+		if v.Status == nil {
+			fmt.Fprintf(tw, "?\t%s\t%s\n", v.Addr, v.Err)
+			continue
+		}
+		s := v.Status
+		leads := 0
+		for _, g := range s.Groups {
+			if g.State == "leader" {
+				leads++
+			}
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%v\t%d\t%d\t%d\t%d\n", s.Name, s.Addr, s.Uptime.Round(time.Second), leads, len(s.Groups), s.Rows, s.Bytes)
+	}
+	groups(tw, views)
+	if waiting {
+		waits(tw, views)
+	}
+	return tw.Flush()
+}
+
+// groups shows each group once, as its leader sees it.
+func groups(w io.Writer, views []program.ServerView) {
+	fmt.Fprintln(w, "\nGROUP\tLEADER\tTERM\tAPPLIED\tLOG\tJOB\tCLOCK\tPUSHES\tWORKERS")
+	for _, l := range led(views) {
+		name := fmt.Sprintf("shard %d", int(l.Group)-1)
+		if l.Group == layout.MetaGroup {
+			name = "meta"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d", name, l.server, l.Term, l.Applied, l.LogBytes)
+		for i, j := range l.Jobs {
+			if i > 0 {
+				fmt.Fprint(w, "\n\t\t\t\t")
+			}
+			fmt.Fprintf(w, "\t%s\t%d\t%d\t%s", j.Job, j.Clock, j.Applied, workers(j.Workers))
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+func workers(ws []wire.WorkerStatus) string {
+	var out []string
+	for _, w := range ws {
+		out = append(out, fmt.Sprintf("%s:%d/%d %s", w.Worker, w.Incarnation, w.Done, w.State))
+	}
+	return strings.Join(out, ", ")
+}
+
+func waits(w io.Writer, views []program.ServerView) {
+	fmt.Fprintln(w, "\nWHO\tWAITS FOR\tBECAUSE OF\tSINCE")
+	for _, l := range led(views) {
+		for _, j := range l.Jobs {
+			for _, wait := range j.Waiting {
+				fmt.Fprintf(w, "%s\t%s\t%s of job %s (group %d)\t%v\n", wait.Who, strings.Join(wait.For, ", "), wait.What, j.Job, l.Group, wait.Since.Round(time.Millisecond))
+			}
+		}
+	}
+}
+
+type ledGroup struct {
+	wire.GroupStatus
+	server string
+}
+
+// led is every group as its leader sees it, by number; one without a leader is
+// shown as some replica sees it.
+func led(views []program.ServerView) []ledGroup {
+	best := map[uint32]ledGroup{}
+	for _, v := range views {
+		if v.Status == nil {
+			continue
+		}
+		for _, g := range v.Status.Groups {
+			name := v.Status.Name
+			if g.State != "leader" {
+				name = "none (" + g.State + ")"
+			}
+			if old, ok := best[g.Group]; !ok || g.State == "leader" && (old.State != "leader" || g.Term > old.Term) {
+				best[g.Group] = ledGroup{g, name}
+			}
+		}
+	}
+	var out []ledGroup
+	for _, g := range best {
+		out = append(out, g)
+	}
+	slices.SortFunc(out, func(a, b ledGroup) int { return int(a.Group) - int(b.Group) })
+	return out
+}

@@ -1,0 +1,15 @@
+package main
+
+import (
+	"github.com/urfave/cli/v2"
+
+	"hcclps/cmd/internal/program"
+)
+
+func app() *cli.App {
+	return &cli.App{
+		Name:     "ps-worker",
+		Usage:    "train models on a cluster of parameter servers",
+		Commands: []*cli.Command{trainCommand(), launchCommand(), program.VersionCommand()},
+	}
+}

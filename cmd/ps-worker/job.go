@@ -1,0 +1,185 @@
+package main
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"hcclps/cmd/internal/program"
+	"hcclps/ps"
+	"hcclps/ps/optim"
+	"hcclps/worker"
+	"hcclps/worker/dataset"
+)
+
+// defaultRate is the learning rate that suits adagrad on every data set we
+// measure.
+const defaultRate = 0.1
+
+// newJob checks all flags and opens all files before anything is started.
+func newJob(c *cli.Context) (*job, error) {
+	if err := program.NoArguments(c); err != nil {
+		return nil, err
+	}
+	log, err := program.Logger(c)
+	if err != nil {
+		return nil, err
+	}
+	j := &job{c: c}
+	if err := errors.Join(
+		program.OneOf("--model", c.String("model"), "lr"),
+		program.OneOf("--format", c.String("format"), "libsvm"),
+		program.OneOf("--reduce", c.String("reduce"), "mean", "sum"),
+		program.OneOf("--bad-rows", c.String("bad-rows"), "fail", "skip"),
+	); err != nil {
+		return nil, err
+	}
+	if j.opt, err = optimizer(c.String("optimizer"), c.Float64("lr")); err != nil {
+		return nil, err
+	}
+	if err := j.worker(log); err != nil {
+		return nil, err
+	}
+	if err := j.open(log); err != nil {
+		return nil, err
+	}
+	return j, j.embed(log)
+}
+
+// optimizer reads NAME[:param=value,...] and checks it against ps/optim.
+func optimizer(s string, lr float64) (worker.Optimizer, error) {
+	name, rest, _ := strings.Cut(s, ":")
+	o := worker.Optimizer{Name: name, Params: map[string]float64{"lr": lr}}
+	for p := range strings.SplitSeq(rest, ",") {
+		if p == "" {
+			continue
+		}
+		key, value, ok := strings.Cut(p, "=")
+		v, err := strconv.ParseFloat(value, 64)
+		if !ok || err != nil {
+			return o, program.Usage("--optimizer %s: %q: want param=number", s, p)
+		}
+		o.Params[key] = v
+	}
+	if _, err := optim.New(optim.Config{Name: o.Name, Params: o.Params}); err != nil {
+		return o, program.Usage("--optimizer: %w", err)
+	}
+	return o, nil
+}
+
+func (j *job) worker(log *slog.Logger) error {
+	c := j.c
+	j.cfg = worker.Config{
+		Servers: c.StringSlice("servers"), Cluster: c.String("cluster"), Job: c.String("job"), Worker: c.String("worker"),
+		Rank: c.Int("rank"), World: c.Int("world"), Sum: c.String("reduce") == "sum", Seed: c.Uint64("seed"),
+		Deadline: c.Duration("op-timeout"), Logger: log,
+	}
+	mode, n, bounded := strings.Cut(c.String("sync"), ":")
+	if err := program.OneOf("--sync", mode, "bsp", "ssp", "asp"); err != nil {
+		return err
+	}
+	switch mode {
+	case "ssp":
+		s, err := strconv.Atoi(n)
+		if err != nil || s < 0 {
+			return program.Usage("--sync %s: want ssp:N, N steps of staleness", c.String("sync"))
+		}
+		j.cfg.Sync, j.cfg.Staleness = worker.SSP, s
+	case "asp":
+		j.cfg.Sync = worker.ASP
+	}
+	if bounded && mode != "ssp" {
+		return program.Usage("--sync %s: only ssp takes a staleness", c.String("sync"))
+	}
+	if j.cfg.Job == "" {
+		if j.cfg.World > 1 {
+			return program.Usage("--job is needed when --world is over 1: it is the name the workers share")
+		}
+		j.cfg.Job = "job-" + strings.ToLower(rand.Text()[:6])
+		if c.Bool("resume") || c.String("dir") != "" {
+			j.cfg.Job = "job" // what --resume finds again
+		}
+	}
+	if j.c.Int("embedded") > 0 && len(j.cfg.Servers) == 0 {
+		j.cfg.Servers = []string{"embedded"} // replaced when they run
+	}
+	if err := j.cfg.Validate(); err != nil {
+		return &program.UsageError{Err: err}
+	}
+	return nil
+}
+
+// open opens the data and test files; all that is wrong with them is said now.
+func (j *job) open(log *slog.Logger) error {
+	c := j.c
+	cfg := dataset.Config{
+		Format: c.String("format"), Paths: c.StringSlice("data"), Batch: c.Int("batch"), Seed: c.Uint64("seed"),
+		SkipBad: c.String("bad-rows") == "skip", Logger: log,
+	}
+	if len(cfg.Paths) == 0 {
+		return program.Usage("--data is needed: the training files")
+	}
+	if cfg.Batch < 1 || c.Int("epochs") < 1 {
+		return program.Usage("--batch and --epochs: want 1 or more")
+	}
+	test := cfg
+	test.InOrder, test.Batch, test.Paths = true, 4096, c.StringSlice("test")
+	if s := c.String("split"); s != "" {
+		n, err := strconv.Atoi(strings.TrimPrefix(s, "every="))
+		if err != nil || n < 2 || !strings.HasPrefix(s, "every=") {
+			return program.Usage("--split %s: want every=N, N at least 2", s)
+		}
+		if len(test.Paths) > 0 {
+			return program.Usage("--split and --test exclude each other")
+		}
+		cfg.Split = dataset.Split{Every: n}
+		test.Split = dataset.Split{Every: n, Test: true}
+		test.Paths = cfg.Paths
+	}
+	var err error
+	if j.data, err = dataset.Open(cfg); err != nil {
+		return err
+	}
+	if len(test.Paths) > 0 {
+		j.test, err = dataset.Open(test)
+	}
+	return err
+}
+
+func (j *job) embed(log *slog.Logger) error {
+	c := j.c
+	n := c.Int("embedded")
+	switch {
+	case n < 0:
+		return program.Usage("--embedded %d: want 1 or more servers", n)
+	case n == 0 && len(j.cfg.Servers) == 0:
+		return program.Usage("--servers or --embedded is needed: where the parameters live")
+	case n > 0 && len(c.StringSlice("servers")) > 0:
+		return program.Usage("--servers and --embedded exclude each other")
+	case n == 0:
+		return nil
+	}
+	if c.Bool("resume") && c.String("dir") == "" {
+		return program.Usage("--resume needs --dir: the folder of the job to go on with")
+	}
+	if c.Int("world") > 1 {
+		return program.Usage("--embedded serves this process alone; for %d workers use ps-worker launch", c.Int("world"))
+	}
+	replicas := c.Int("replicas")
+	if !c.IsSet("replicas") {
+		replicas = min(replicas, max(n-1+n%2, 1)) // 1 server: 1, 2: 1, 3: 3
+	}
+	local, err := ps.NewLocal(ps.LocalConfig{
+		Servers: n, Replicas: replicas, Scratch: replicas == 0, Dir: c.String("dir"), Logger: log,
+	})
+	if err != nil {
+		return &program.UsageError{Err: fmt.Errorf("--embedded: %w", err)}
+	}
+	j.local = local
+	return nil
+}

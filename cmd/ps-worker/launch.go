@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"hcclps/cmd/internal/program"
+	"hcclps/ps"
+)
+
+// reportDirEnv is the folder in which workers started by launch leave their
+// reports.
+const reportDirEnv = "HCCLPS_REPORT_DIR"
+
+func launchCommand() *cli.Command {
+	env := program.Env
+	return &cli.Command{
+		Name:      "launch",
+		Usage:     "run a job of real processes on this machine: servers and workers",
+		ArgsUsage: "-- PROGRAM [ARGUMENT ...]",
+		Description: "ps-worker launch -n 2 --servers 3 -- ps-worker train --data train.libsvm --test test.libsvm\n" +
+			"Each worker gets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, HCCLPS_SERVERS, HCCLPS_JOB and HCCLPS_WORKER.\n" +
+			"The kill flags prove that nothing is lost: processes are killed with SIGKILL and started again at once.",
+		Flags: slices.Concat([]cli.Flag{
+			&cli.IntFlag{Name: "workers", Aliases: []string{"n"}, Value: 1, Usage: "worker processes", EnvVars: env("workers")},
+			&cli.IntFlag{Name: "servers", Value: 3, Usage: "server processes", EnvVars: env("launch-servers")},
+			&cli.IntFlag{Name: "replicas", Value: 3, Usage: "copies of each group: 1, 3 or 5", EnvVars: env("replicas")},
+			&cli.IntFlag{Name: "shards", Value: 4, Usage: "a power of two", EnvVars: env("shards")},
+			&cli.StringFlag{Name: "durability", Value: ps.QuorumMemory, Usage: ps.QuorumDisk + " or " + ps.QuorumMemory, EnvVars: env("durability")},
+			&cli.StringFlag{Name: "log-budget", Value: "8MiB", Usage: "log bytes a group", EnvVars: env("log-budget")},
+			&cli.StringFlag{Name: "dir", Usage: "data `DIR`; default: a temporary one, removed at the end", EnvVars: env("dir")},
+			&cli.StringFlag{Name: "job", Usage: "`NAME` the workers share; default: random, or job with --dir", EnvVars: env("job")},
+			&cli.StringFlag{Name: "kill-leader-every", Usage: "kill the leader of the next group every `D` (a duration, or Nsteps)"},
+			&cli.StringFlag{Name: "kill-worker-every", Usage: "kill the next worker every `D` (a duration, or Nsteps)"},
+			&cli.StringFlag{Name: "kills", Value: "20,5", Usage: "at most `L,W` leader and worker kills"},
+			&cli.StringFlag{Name: "ps-server", Usage: "`PATH` of ps-server; default: beside this program, else in PATH"},
+		}, program.LogFlags(), program.ConfigFlags()),
+		Action: launch,
+	}
+}
+
+func launch(c *cli.Context) (err error) {
+	if printed, perr := program.PrintedConfig(c); printed || perr != nil {
+		return perr
+	}
+	l, err := newLauncher(c)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.cleanUp()) }()
+	return l.run(c.Context)
+}
+
+// launcher is one local job: its folder, its processes and what was done to
+// them.
+type launcher struct {
+	c         *cli.Context
+	dir       string
+	logDir    string // parent of the servers' log folders; "": each server's default
+	temporary bool
+	job       string
+	cluster   string
+	addrs     []string
+	command   []string // of a worker
+	serverBin string
+	plan      killPlan
+	procs     *processes
+}
+
+func newLauncher(c *cli.Context) (*launcher, error) {
+	l := &launcher{c: c, command: c.Args().Slice(), job: c.String("job"), dir: c.String("dir")}
+	if len(l.command) == 0 {
+		return nil, program.Usage("a program is needed after --: the worker, such as ps-worker train --data FILE")
+	}
+	if c.Int("workers") < 1 || c.Int("servers") < 1 {
+		return nil, program.Usage("--workers and --servers: want 1 or more")
+	}
+	log, err := program.Logger(c)
+	if err != nil {
+		return nil, err
+	}
+	if l.plan, err = parseKills(c); err != nil {
+		return nil, err
+	}
+	if l.serverBin, err = findServer(c.String("ps-server")); err != nil {
+		return nil, err
+	}
+	if l.command[0], err = findProgram(l.command[0]); err != nil {
+		return nil, err
+	}
+	l.cluster = "launch-" + strings.ToLower(rand.Text()[:8])
+	if l.job == "" {
+		l.job = "job-" + strings.ToLower(rand.Text()[:6])
+	}
+	if l.dir == "" {
+		l.temporary = true
+		if l.dir, err = os.MkdirTemp("", "hcclps-launch-"); err != nil {
+			return nil, err
+		}
+	} else {
+		if l.dir, err = filepath.Abs(l.dir); err != nil {
+			return nil, err
+		}
+		l.cluster = "launch-" + filepath.Base(l.dir) // found again by the next launch on this folder
+		if !c.IsSet("job") {
+			l.job = "job"
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(l.dir, "reports"), 0o700); err != nil {
+		return nil, err
+	}
+	for i := range c.Int("servers") {
+		l.addrs = append(l.addrs, "unix:"+filepath.Join(l.dir, fmt.Sprintf("s%d.sock", i+1)))
+	}
+	l.procs = newProcesses(c.App.Writer, c.App.ErrWriter, log)
+	return l, nil
+}
+
+// findServer is the given path, or ps-server beside this program, or in PATH.
+func findServer(path string) (string, error) {
+	if path != "" {
+		return findProgram(path)
+	}
+	if self, err := os.Executable(); err == nil {
+		if p, err := findProgram(filepath.Join(filepath.Dir(self), "ps-server")); err == nil {
+			return p, nil
+		}
+	}
+	p, err := findProgram("ps-server")
+	if err != nil {
+		return "", fmt.Errorf("%w: build it beside ps-worker (go build -o bin ./cmd/...) or name it with --ps-server", err)
+	}
+	return p, nil
+}
+
+// run starts the servers, then the workers, hurts them as planned, and waits
+// for the workers to finish.
+func (l *launcher) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer l.procs.stopAll()
+	l.procs.onFailure = func(name string, err error) { cancel(fmt.Errorf("%s ended: %w", name, err)) }
+	for i := range l.addrs {
+		if err := l.procs.start(l.server(i)); err != nil {
+			return err
+		}
+	}
+	w, err := newWatcher(l.addrs, l.cluster, l.job)
+	if err != nil {
+		return err
+	}
+	watching := make(chan error, 1)
+	wctx, stopWatch := context.WithCancel(ctx)
+	go func() { watching <- w.run(wctx) }()
+	defer func() { stopWatch(); <-watching }()
+
+	ready, done := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("the servers have not formed a cluster within 2 minutes"))
+	err = w.untilReady(ready)
+	done()
+	if err != nil {
+		return err
+	}
+	names := make([]string, l.c.Int("workers"))
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	for rank := range names {
+		p := l.worker(rank, port)
+		names[rank] = p.name
+		if err := l.procs.start(p); err != nil {
+			return err
+		}
+	}
+	k := newKiller(l.plan, l.procs, w, names)
+	killing := make(chan struct{})
+	kctx, stopKilling := context.WithCancel(ctx)
+	go func() { defer close(killing); k.run(kctx) }()
+	err = l.procs.waitFor(ctx, names)
+	stopKilling()
+	<-killing
+	if err != nil {
+		return err
+	}
+	return l.report(k, w)
+}
+
+func (l *launcher) server(i int) process {
+	name := fmt.Sprintf("s%d", i+1)
+	dir := filepath.Join(l.dir, name)
+	args := []string{
+		"serve", "--cluster", l.cluster, "--name", name, "--dir", dir, "--listen", l.addrs[i], "--servers", strings.Join(l.addrs, ","),
+		"--replicas", strconv.Itoa(min(l.c.Int("replicas"), l.maxReplicas())), "--shards", strconv.Itoa(l.c.Int("shards")), "--durability", l.c.String("durability"),
+		"--log-budget", l.c.String("log-budget"), "--allow-same-host", "--log-level", l.c.String("log-level"), "--log-format", l.c.String("log-format"),
+	}
+	return process{name: name, path: l.serverBin, args: args, env: os.Environ(), socket: strings.TrimPrefix(l.addrs[i], "unix:")}
+}
+
+// maxReplicas is what so few servers can hold, when nobody asked for more.
+func (l *launcher) maxReplicas() int {
+	if n := l.c.Int("servers"); !l.c.IsSet("replicas") && n < 3 {
+		return 1
+	}
+	return l.c.Int("replicas")
+}
+
+func (l *launcher) worker(rank, port int) process {
+	env := append(os.Environ(),
+		"RANK="+strconv.Itoa(rank), "LOCAL_RANK="+strconv.Itoa(rank), "WORLD_SIZE="+strconv.Itoa(l.c.Int("workers")),
+		"MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(port),
+		"HCCLPS_SERVERS="+strings.Join(l.addrs, ","), "HCCLPS_CLUSTER="+l.cluster, "HCCLPS_JOB="+l.job,
+		fmt.Sprintf("HCCLPS_WORKER=%s-%d", "worker", rank), reportDirEnv+"="+filepath.Join(l.dir, "reports"))
+	return process{name: fmt.Sprintf("worker-%d", rank), path: l.command[0], args: l.command[1:], env: env, rank: rank, worker: true}
+}
+
+// cleanUp removes what a temporary job leaves; a named one can be resumed.
+func (l *launcher) cleanUp() error {
+	if !l.temporary {
+		return nil
+	}
+	var errs []error
+	for i := range l.addrs {
+		errs = append(errs, os.RemoveAll(ps.MemoryLogDir(l.cluster, fmt.Sprintf("s%d", i+1))))
+	}
+	return errors.Join(append(errs, os.RemoveAll(l.dir))...)
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"hcclps/worker"
+)
+
+// progress shows how far training is: a bar on a terminal, else a line every
+// few seconds. It also measures the longest time between two steps.
+type progress struct {
+	j       *job
+	bar     *progressbar.ProgressBar
+	out     io.Writer
+	start   time.Time
+	said    time.Time
+	last    time.Time
+	longest time.Duration
+	rows    uint64
+}
+
+// barUnits is how finely the bar divides an epoch.
+const barUnits = 1000
+
+func newProgress(j *job) *progress {
+	p := &progress{j: j, out: j.c.App.ErrWriter, start: time.Now()}
+	if j.cfg.Rank != 0 {
+		p.out = io.Discard
+	}
+	if f, ok := p.out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		p.bar = progressbar.NewOptions(barUnits*j.c.Int("epochs"),
+			progressbar.OptionSetWriter(p.out), progressbar.OptionThrottle(100*time.Millisecond),
+			progressbar.OptionSetPredictTime(true), progressbar.OptionSetWidth(30), progressbar.OptionSetElapsedTime(true))
+	}
+	return p
+}
+
+func (p *progress) step(s worker.Progress) {
+	now := time.Now()
+	if !p.last.IsZero() {
+		p.longest = max(p.longest, now.Sub(p.last))
+	}
+	p.last, p.rows = now, s.Rows
+	if p.bar == nil && now.Sub(p.said) < 2*time.Second {
+		return
+	}
+	p.said = now
+	epoch, part := p.j.data.Position()
+	if part == 0 && epoch > 0 { // the last batch of the epoch has been read
+		epoch--
+	}
+	what := fmt.Sprintf("epoch %d/%d  loss %.4f  %.0f rows/s", min(epoch+1, p.j.c.Int("epochs")), p.j.c.Int("epochs"), s.Loss, p.rate(now))
+	at := float64(epoch) + p.j.data.Progress()
+	if p.bar == nil {
+		fmt.Fprintf(p.out, "%3.0f %%  %s\n", 100*at/float64(p.j.c.Int("epochs")), what)
+		return
+	}
+	p.bar.Describe(what)
+	_ = p.bar.Set(int(at * barUnits)) // a bar that cannot be drawn is no reason to fail
+}
+
+func (p *progress) rate(now time.Time) float64 {
+	return float64(p.rows) / max(now.Sub(p.start).Seconds(), 1e-3)
+}
+
+// end leaves a full bar when training ended well.
+func (p *progress) end(err error) {
+	if p.bar == nil {
+		return
+	}
+	if err == nil {
+		_ = p.bar.Finish()
+	}
+	fmt.Fprintln(p.out)
+}

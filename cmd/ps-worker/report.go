@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"hcclps/worker"
+)
+
+// report is the line that --json prints.
+type report struct {
+	Job            string   `json:"job"`
+	Worker         string   `json:"worker"`
+	Rank           int      `json:"rank"`
+	Model          string   `json:"model"`
+	Rows           uint64   `json:"rows"`
+	Epochs         int      `json:"epochs"`
+	Steps          uint64   `json:"steps"`
+	TrainLoss      float64  `json:"train_logloss"`
+	LogLoss        *float64 `json:"logloss,omitempty"`
+	AUC            *float64 `json:"auc,omitempty"`
+	Accuracy       *float64 `json:"accuracy,omitempty"`
+	SamplesPerS    float64  `json:"samples_per_s"`
+	Seconds        float64  `json:"seconds"`
+	PeakRSS        int64    `json:"peak_rss_bytes"`
+	Retried        uint64   `json:"retried_pushes"`
+	Duplicate      uint64   `json:"duplicate_pushes"`
+	Applied        uint64   `json:"applied_pushes"`
+	Batches        uint64   `json:"batches"`
+	ResumedStep    uint64   `json:"resumed_step"`
+	LongestGapMS   int64    `json:"longest_gap_ms"`
+	Digest         string   `json:"digest,omitempty"`
+	Reproducible   bool     `json:"reproducible"`
+	Irreproducible string   `json:"why_not,omitempty"`
+	// Added by launch.
+	LeaderKills *int      `json:"leader_kills,omitempty"`
+	WorkerKills *int      `json:"worker_kills,omitempty"`
+	Elections   *uint64   `json:"elections,omitempty"`
+	Recovery    *recovery `json:"recovery_ms,omitempty"`
+}
+
+// report gathers what the run shows; rank 0 waits for all workers, evaluates,
+// and counts what the servers applied.
+func (j *job) report(ctx context.Context, client *worker.Client, m worker.Model, rep worker.Report, bar *progress) (report, error) {
+	s := client.Stats()
+	r := report{
+		Job: j.cfg.Job, Worker: j.cfg.Worker, Rank: j.cfg.Rank, Model: j.c.String("model"), Rows: rep.Rows, Epochs: j.c.Int("epochs"), Steps: rep.Steps, TrainLoss: rep.Loss,
+		SamplesPerS: float64(rep.Rows) / max(rep.Elapsed.Seconds(), 1e-9), Retried: s.RetriedPushes, Duplicate: s.DuplicatePushes,
+		ResumedStep: rep.Resumed, LongestGapMS: bar.longest.Milliseconds(), PeakRSS: peakRSS(),
+	}
+	if j.cfg.Rank == 0 {
+		if err := j.judge(ctx, client, m, &r); err != nil {
+			return r, err
+		}
+	}
+	r.Seconds = time.Since(j.start).Seconds()
+	return r, nil
+}
+
+func (j *job) judge(ctx context.Context, client *worker.Client, m worker.Model, r *report) error {
+	var err error
+	if r.Digest, err = client.Digest(ctx); err != nil {
+		return err
+	}
+	audit, err := client.Audit(ctx)
+	if err != nil {
+		return err
+	}
+	r.Batches, r.Applied = audit.Batches, audit.Applied
+	switch {
+	case j.cfg.Sync != worker.BSP && j.cfg.World > 1:
+		r.Irreproducible = "workers are not in step: --sync " + j.c.String("sync")
+	case len(audit.Restarted) > 0:
+		r.Irreproducible = fmt.Sprintf("restarted in mid-run: %v", audit.Restarted)
+	default:
+		r.Reproducible = true
+	}
+	if j.test == nil {
+		return nil
+	}
+	metrics, err := client.Evaluate(ctx, m, j.test)
+	if err != nil {
+		return err
+	}
+	loss, auc, accuracy := metrics.LogLoss(), metrics.AUC(), metrics.Accuracy()
+	r.LogLoss, r.AUC, r.Accuracy = &loss, &auc, &accuracy
+	return nil
+}
+
+func peakRSS() int64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return u.Maxrss << 10
+}
+
+// leave writes the report into the folder that launch collects them from.
+func (r report) leave() error {
+	dir := os.Getenv(reportDirEnv)
+	if dir == "" {
+		return nil
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, fmt.Sprintf("rank-%d.json", r.Rank)), b, 0o600)
+}
+
+func (r report) text(w io.Writer) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(tw, "job\t%s\n", r.Job)
+	fmt.Fprintf(tw, "trained\t%d rows in %d steps, %.0f rows/s, log loss %.4f\n", r.Rows, r.Steps, r.SamplesPerS, r.TrainLoss)
+	if r.AUC != nil {
+		fmt.Fprintf(tw, "test\tAUC %.4f, accuracy %.4f, log loss %.4f\n", *r.AUC, *r.Accuracy, *r.LogLoss)
+	}
+	fmt.Fprintf(tw, "pushes\t%d batches, %d applied, %d sent again, %d answered as duplicates\n", r.Batches, r.Applied, r.Retried, r.Duplicate)
+	fmt.Fprintf(tw, "peak memory\t%d MiB\n", r.PeakRSS>>20)
+	fmt.Fprintf(tw, "digest\t%s\n", r.Digest)
+	if !r.Reproducible {
+		fmt.Fprintf(tw, "reproducible\tno: %s\n", r.Irreproducible)
+	}
+	return tw.Flush()
+}

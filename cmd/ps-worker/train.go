@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sync/errgroup"
+
+	"hcclps/cmd/internal/program"
+	"hcclps/ps"
+	"hcclps/worker"
+	"hcclps/worker/dataset"
+	"hcclps/worker/model"
+)
+
+func trainCommand() *cli.Command {
+	env := program.Env
+	return &cli.Command{
+		Name:  "train",
+		Usage: "train a model, as one worker of a job",
+		Description: "Alone: ps-worker train --embedded 3 --data train.libsvm --test test.libsvm\n" +
+			"In a job: the same command in each process, with --servers, and RANK and WORLD_SIZE (or --rank and --world).\n" +
+			"A worker that is started again under its name resumes where it was.",
+		Flags: slices.Concat([]cli.Flag{
+			&cli.StringFlag{Name: "model", Value: "lr", Usage: "lr", EnvVars: env("model")},
+			&cli.StringFlag{Name: "format", Value: "libsvm", Usage: "libsvm", EnvVars: env("format")},
+			&cli.StringSliceFlag{Name: "data", Usage: "training `FILES`, read as one stream"},
+			&cli.StringSliceFlag{Name: "test", Usage: "test `FILES`", EnvVars: env("test")},
+			&cli.StringFlag{Name: "split", Usage: "every=N: row i is test when i % N == N-1", EnvVars: env("split")},
+			&cli.StringSliceFlag{Name: "servers", Usage: "addresses of servers", EnvVars: env("servers")},
+			&cli.StringFlag{Name: "cluster", Value: "hcclps", Usage: "`NAME` of the cluster", EnvVars: env("cluster")},
+			&cli.IntFlag{Name: "embedded", Usage: "run `N` servers in this process", EnvVars: env("embedded")},
+			&cli.IntFlag{Name: "replicas", Value: 3, Usage: "embedded: copies of each group, 1, 3 or 5; 0: scratch", EnvVars: env("replicas")},
+			&cli.StringFlag{Name: "dir", Usage: "embedded: data `DIR`; default: a temporary one, removed at the end", EnvVars: env("dir")},
+			&cli.StringFlag{Name: "sync", Value: "bsp", Usage: "bsp, ssp:N or asp", EnvVars: env("sync")},
+			&cli.IntFlag{Name: "epochs", Value: 5, Usage: "passes over the data", EnvVars: env("epochs")},
+			&cli.IntFlag{Name: "batch", Value: 256, Usage: "rows a step and worker", EnvVars: env("batch")},
+			&cli.StringFlag{Name: "optimizer", Value: "adagrad", Usage: "`NAME`[:param=value,...]", EnvVars: env("optimizer")},
+			&cli.Float64Flag{Name: "lr", Value: defaultRate, Usage: "learning rate", EnvVars: env("lr")},
+			&cli.StringFlag{Name: "reduce", Value: "mean", Usage: "over rows: mean or sum", EnvVars: env("reduce")},
+			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of initial parameters and the order of rows", EnvVars: env("seed")},
+			&cli.StringFlag{Name: "job", Usage: "`NAME` workers share; default: random", EnvVars: env("job")},
+			&cli.StringFlag{Name: "worker", Usage: "this worker's stable `NAME`; default: worker-RANK", EnvVars: env("worker")},
+			&cli.IntFlag{Name: "rank", EnvVars: []string{"HCCLPS_RANK", "RANK"}, Usage: "[0, world)"},
+			&cli.IntFlag{Name: "world", Value: 1, EnvVars: []string{"HCCLPS_WORLD", "WORLD_SIZE"}, Usage: "workers of the job"},
+			&cli.BoolFlag{Name: "prefetch", Value: true, Usage: "read rows one step ahead", EnvVars: env("prefetch")},
+			&cli.BoolFlag{Name: "resume", Usage: "embedded: go on with the job in --dir", EnvVars: env("resume")},
+			&cli.StringFlag{Name: "bad-rows", Value: "fail", Usage: "fail on a malformed row, or skip it", EnvVars: env("bad-rows")},
+			&cli.DurationFlag{Name: "step-delay", Usage: "wait after each step, to slow a run down", EnvVars: env("step-delay")},
+			&cli.DurationFlag{Name: "op-timeout", Value: time.Minute, Usage: "bound of one push, pull or session call", EnvVars: env("op-timeout")},
+			&cli.BoolFlag{Name: "json", Usage: "rank 0 prints one line of JSON at the end", EnvVars: env("json")},
+		}, program.LogFlags(), program.ConfigFlags()),
+		Action: train,
+	}
+}
+
+func train(c *cli.Context) error {
+	if printed, err := program.PrintedConfig(c); printed || err != nil {
+		return err
+	}
+	j, err := newJob(c)
+	if err != nil {
+		return err
+	}
+	defer j.close()
+	if j.local == nil {
+		return j.run(c.Context)
+	}
+	// The servers live as long as the job and end after it.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(c.Context))
+	defer cancel()
+	eg, ctx := errgroup.WithContext(ctx)
+	eg.Go(func() error { return j.local.Run(ctx) })
+	eg.Go(func() error {
+		defer cancel()
+		jctx, stop := context.WithCancelCause(c.Context)
+		defer stop(nil)
+		defer context.AfterFunc(ctx, func() { stop(errors.New("a server ended")) })()
+		ready, done := context.WithTimeout(jctx, 2*time.Minute)
+		defer done()
+		if err := j.local.Ready(ready); err != nil {
+			return fmt.Errorf("start embedded servers: %w", err)
+		}
+		return j.run(jctx)
+	})
+	return eg.Wait()
+}
+
+// job is one run of train: what the flags asked for, opened and checked.
+type job struct {
+	c     *cli.Context
+	cfg   worker.Config
+	opt   worker.Optimizer
+	data  *dataset.Reader
+	test  *dataset.Reader // nil: none
+	local *ps.Local       // nil: servers elsewhere
+	start time.Time
+}
+
+// run trains, and on rank 0 evaluates and reports.
+func (j *job) run(ctx context.Context) (err error) {
+	j.start = time.Now()
+	if j.local != nil {
+		j.cfg.Servers, j.cfg.Network, j.cfg.Cluster = j.local.Addrs(), j.local.Network(), j.local.Cluster()
+	}
+	client, err := worker.Connect(ctx, j.cfg)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := client.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	m, err := model.NewLR(ctx, client, j.opt)
+	if err != nil {
+		return err
+	}
+	bar := newProgress(j)
+	rep, err := client.Train(ctx, m, j.data, worker.TrainOptions{
+		Epochs: j.c.Int("epochs"), NoPrefetch: !j.c.Bool("prefetch"),
+		OnStep: func(p worker.Progress) {
+			bar.step(p)
+			pause(ctx, j.c.Duration("step-delay"))
+		},
+	})
+	bar.end(err)
+	if err != nil {
+		return err
+	}
+	r, err := j.report(ctx, client, m, rep, bar)
+	if err != nil {
+		return err
+	}
+	return j.print(r)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+func (j *job) print(r report) error {
+	if err := r.leave(); err != nil {
+		return err
+	}
+	if j.cfg.Rank != 0 {
+		return nil
+	}
+	if j.c.Bool("json") {
+		return json.NewEncoder(j.c.App.Writer).Encode(r)
+	}
+	return r.text(j.c.App.Writer)
+}
+
+func (j *job) close() {
+	for _, r := range []*dataset.Reader{j.data, j.test} {
+		if r != nil {
+			_ = r.Close() // read only: nothing to lose
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"hcclps/p2p/link"
+	"hcclps/ps/wire"
+)
+
+// Audit is what the shards have on record of a job: every batch that any
+// worker pushed must have been applied on every shard, once.
+type Audit struct {
+	Batches   uint64   // distinct (worker, step) committed with the data cursor
+	Applied   uint64   // (worker, step) applied, each counted by the shard that applied it
+	Restarted []string // workers that were opened more than once
+}
+
+// Audit asks the leader of every shard and checks that all agree.
+func (c *Client) Audit(ctx context.Context) (Audit, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Deadline)
+	defer cancel()
+	jobs, err := c.servers.jobs(ctx, c.cfg.Job)
+	if err != nil {
+		return Audit{}, fmt.Errorf("audit: %w", err)
+	}
+	var first Audit
+	for shard, j := range jobs {
+		a := Audit{Applied: j.Applied}
+		for _, w := range j.Workers {
+			a.Batches += w.Done
+			if w.Incarnation > 1 {
+				a.Restarted = append(a.Restarted, w.Worker)
+			}
+		}
+		if shard == 0 {
+			first = a
+		} else if a.Batches != first.Batches || a.Applied != first.Applied {
+			return a, fmt.Errorf("audit: shard %d has %d batches and applied %d, shard 0 has %d and %d", shard, a.Batches, a.Applied, first.Batches, first.Applied)
+		}
+	}
+	slices.Sort(first.Restarted)
+	return first, nil
+}
+
+// jobs is the job's record at the leader of each shard; it asks again while an
+// election is on.
+func (c *cluster) jobs(ctx context.Context, job string) ([]wire.JobStatus, error) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		jobs, missing, err := c.jobsNow(ctx, job)
+		if missing < 0 {
+			return jobs, nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("no leader of shard %d answers: %w", missing, err)
+		}
+	}
+}
+
+// jobsNow asks every server once; missing is a shard without an answer, or -1.
+func (c *cluster) jobsNow(ctx context.Context, job string) (jobs []wire.JobStatus, missing int, err error) {
+	found := map[uint32]wire.JobStatus{}
+	terms := map[uint32]uint64{}
+	for _, m := range c.layout.Members {
+		s, serr := c.status(ctx, m.Addr)
+		if serr != nil {
+			err = serr
+			continue
+		}
+		for _, g := range s.Groups {
+			i := slices.IndexFunc(g.Jobs, func(j wire.JobStatus) bool { return j.Job == job })
+			if i >= 0 && g.State == "leader" && g.Term >= terms[g.Group] {
+				found[g.Group], terms[g.Group] = g.Jobs[i], g.Term
+			}
+		}
+	}
+	for i := range c.layout.Shards {
+		j, ok := found[uint32(i+1)]
+		if !ok {
+			return nil, i, err
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs, -1, nil
+}
+
+func (c *cluster) status(ctx context.Context, addr string) (wire.ServerStatus, error) {
+	var s wire.ServerStatus
+	head, err := wire.Control(wire.KindStatus, wire.StatusRequest{})
+	if err != nil {
+		return s, err
+	}
+	reply, err := c.link.Call(ctx, addr, link.Call{Head: head, Priority: link.Background})
+	if err != nil {
+		return s, err
+	}
+	return s, json.Unmarshal(reply.Body, &s)
+}
