@@ -160,6 +160,7 @@ func fail(q *[]transfer, err error) int {
 	return n
 }
 
+// lost does not wrap the peer's cause: what is true of the peer, such as ErrClosed, is not true of who waits for it.
 func lost(peer int, cause error) error {
-	return fmt.Errorf("reach rank %d (%v): %w", peer, cause, p2p.ErrPeer)
+	return fmt.Errorf("reach rank %d (%s): %w", peer, cause.Error(), p2p.ErrPeer)
 }

@@ -231,9 +231,10 @@ func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	}
 	mine, near := inproc.Pipe(0)
 	r := &relay{net: n, there: there, near: near, far: far, done: make(chan struct{})}
+	life := context.WithoutCancel(ctx) // the connection outlives this call
 	started := n.start(r,
-		func() { r.forward(there, near, far, n.rng(there, number, "there")) },
-		func() { r.forward(back, far, near, n.rng(there, number, "back")) })
+		func() { r.forward(life, there, near, far, n.rng(there, number, "there")) },
+		func() { r.forward(life, back, far, near, n.rng(there, number, "back")) })
 	if !started {
 		r.end()
 		return nil, fmt.Errorf("dial %s from %s: %w", addr, h.name, net.ErrClosed)

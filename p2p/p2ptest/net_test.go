@@ -14,8 +14,15 @@ import (
 	"hcclps/p2p/p2ptest"
 )
 
-// bubble runs a test with a network in fake time, and a connection from host a to host b.
-func bubble(t *testing.T, run func(t *testing.T, n *p2ptest.Net, a, b net.Conn)) {
+// linked is a network and a connection from host a to host b.
+type linked struct {
+	*testing.T
+	n    *p2ptest.Net
+	a, b net.Conn
+}
+
+// bubble runs a test with a network in fake time.
+func bubble(t *testing.T, run func(t *linked)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		n := p2ptest.NewNet(1)
@@ -35,7 +42,7 @@ func bubble(t *testing.T, run func(t *testing.T, n *p2ptest.Net, a, b net.Conn))
 			t.Fatal(err)
 		}
 		defer b.Close()
-		run(t, n, a, b)
+		run(&linked{t, n, a, b})
 	})
 }
 
@@ -51,77 +58,77 @@ func arrives(t *testing.T, from, to net.Conn) bool {
 }
 
 func TestCutIsSilentAndOneWay(t *testing.T) {
-	bubble(t, func(t *testing.T, n *p2ptest.Net, a, b net.Conn) {
-		if !arrives(t, a, b) || !arrives(t, b, a) {
+	bubble(t, func(t *linked) {
+		if !arrives(t.T, t.a, t.b) || !arrives(t.T, t.b, t.a) {
 			t.Fatal("nothing arrives on a link that works")
 		}
-		n.Cut("a", "b")
-		if arrives(t, a, b) {
+		t.n.Cut("a", "b")
+		if arrives(t.T, t.a, t.b) {
 			t.Error("a byte crossed a link that is cut")
 		}
-		if !arrives(t, b, a) {
+		if !arrives(t.T, t.b, t.a) {
 			t.Error("the other direction is cut, too")
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := n.Host("b").Dial(ctx, "b:1"); err != nil {
+		if _, err := t.n.Host("b").Dial(ctx, "b:1"); err != nil {
 			t.Errorf("dial to oneself: %v", err)
 		}
-		if _, err := n.Host("a").Dial(ctx, "b:1"); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := t.n.Host("a").Dial(ctx, "b:1"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("dial over a link that is cut: %v", err)
 		}
-		n.Heal()
-		_ = b.SetReadDeadline(time.Time{})
-		if _, err := b.Read(make([]byte, 1)); err != nil {
+		t.n.Heal()
+		_ = t.b.SetReadDeadline(time.Time{})
+		if _, err := t.b.Read(make([]byte, 1)); err != nil {
 			t.Errorf("the byte that waited does not arrive: %v", err)
 		}
 	})
 }
 
 func TestPartition(t *testing.T) {
-	bubble(t, func(t *testing.T, n *p2ptest.Net, a, b net.Conn) {
-		n.Partition([]string{"a", "x"}, []string{"b"})
-		if arrives(t, a, b) || arrives(t, b, a) {
+	bubble(t, func(t *linked) {
+		t.n.Partition([]string{"a", "x"}, []string{"b"})
+		if arrives(t.T, t.a, t.b) || arrives(t.T, t.b, t.a) {
 			t.Error("a byte crossed the partition")
 		}
-		_ = a.Close()
+		_ = t.a.Close()
 		synctest.Wait()
-		_ = b.SetReadDeadline(time.Now().Add(time.Minute))
-		if _, err := b.Read(make([]byte, 1)); errors.Is(err, io.EOF) {
+		_ = t.b.SetReadDeadline(time.Now().Add(time.Minute))
+		if _, err := t.b.Read(make([]byte, 1)); errors.Is(err, io.EOF) {
 			t.Error("a close crossed the partition")
 		}
-		n.Partition([]string{"a", "b"}, []string{"x"})
-		_ = b.SetReadDeadline(time.Time{})
-		if got, err := io.ReadAll(b); len(got) != 1 || err != nil {
+		t.n.Partition([]string{"a", "b"}, []string{"x"})
+		_ = t.b.SetReadDeadline(time.Time{})
+		if got, err := io.ReadAll(t.b); len(got) != 1 || err != nil {
 			t.Errorf("after the partition: %d bytes, %v, want the byte that waited and the end", len(got), err)
 		}
 	})
 }
 
 func TestKill(t *testing.T) {
-	bubble(t, func(t *testing.T, n *p2ptest.Net, a, b net.Conn) {
-		n.Partition([]string{"a"}, []string{"b"})
-		n.Kill("b")
-		for _, end := range []net.Conn{a, b} {
+	bubble(t, func(t *linked) {
+		t.n.Partition([]string{"a"}, []string{"b"})
+		t.n.Kill("b")
+		for _, end := range []net.Conn{t.a, t.b} {
 			if _, err := end.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 				t.Errorf("read from a connection that broke: %v", err)
 			}
 		}
-		n.Heal()
-		if _, err := n.Host("a").Dial(t.Context(), "b:1"); err != nil {
+		t.n.Heal()
+		if _, err := t.n.Host("a").Dial(t.Context(), "b:1"); err != nil {
 			t.Errorf("dial a host that was killed and listens: %v", err)
 		}
-		if _, err := n.Host("a").Dial(t.Context(), "c:1"); !errors.Is(err, syscall.ECONNREFUSED) {
+		if _, err := t.n.Host("a").Dial(t.Context(), "c:1"); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("dial where nobody listens: %v", err)
 		}
 	})
 }
 
 func TestBreak(t *testing.T) {
-	bubble(t, func(t *testing.T, n *p2ptest.Net, a, b net.Conn) {
-		n.Break(0.1)
+	bubble(t, func(t *linked) {
+		t.n.Break(0.1)
 		count := 0
-		for arrives(t, a, b) {
+		for arrives(t.T, t.a, t.b) {
 			if count++; count > 1000 {
 				t.Fatal("1000 pieces met a chance of one in ten and nothing broke")
 			}
@@ -129,23 +136,23 @@ func TestBreak(t *testing.T) {
 		if count == 0 {
 			t.Error("the first piece broke the connection")
 		}
-		_ = a.SetReadDeadline(time.Now().Add(time.Minute))
-		if _, err := a.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		_ = t.a.SetReadDeadline(time.Now().Add(time.Minute))
+		if _, err := t.a.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("the other end: %v", err)
 		}
 	})
 }
 
 func TestDelayKeepsBytes(t *testing.T) {
-	bubble(t, func(t *testing.T, n *p2ptest.Net, a, b net.Conn) {
-		n.Delay(10 * time.Millisecond)
+	bubble(t, func(t *linked) {
+		t.n.Delay(10 * time.Millisecond)
 		want := bytes.Repeat([]byte("0123456789abcde"), 100_000)
 		go func() {
-			_, _ = a.Write(want)
-			_ = a.Close()
+			_, _ = t.a.Write(want)
+			_ = t.a.Close()
 		}()
 		begin := time.Now()
-		got, err := io.ReadAll(b)
+		got, err := io.ReadAll(t.b)
 		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("read %d of %d bytes: %v", len(got), len(want), err)
 		}
@@ -156,12 +163,12 @@ func TestDelayKeepsBytes(t *testing.T) {
 }
 
 func TestAddressesOfAConnection(t *testing.T) {
-	bubble(t, func(t *testing.T, _ *p2ptest.Net, a, b net.Conn) {
-		if got := b.RemoteAddr().String(); got != "a" {
+	bubble(t, func(t *linked) {
+		if got := t.b.RemoteAddr().String(); got != "a" {
 			t.Errorf("acceptor sees %q", got)
 		}
-		if a.LocalAddr().String() != "a" || a.RemoteAddr().String() != "b:1" {
-			t.Errorf("dialler's end: %v to %v", a.LocalAddr(), a.RemoteAddr())
+		if t.a.LocalAddr().String() != "a" || t.a.RemoteAddr().String() != "b:1" {
+			t.Errorf("dialler's end: %v to %v", t.a.LocalAddr(), t.a.RemoteAddr())
 		}
 	})
 }

@@ -19,21 +19,20 @@ type relay struct {
 	once      sync.Once
 }
 
-// forward carries bytes in one direction, with the faults of that link, until either side is closed.
-func (r *relay) forward(l link, from, to net.Conn, rng *rand.Rand) {
-	defer r.end()
+// forward carries bytes in one direction, with the faults of that link, until one side is closed or the relay ends.
+func (r *relay) forward(ctx context.Context, l link, from, to net.Conn, rng *rand.Rand) {
 	buf := make([]byte, piece)
-	ctx := context.Background() // done ends the waits
 	for {
 		n, readErr := from.Read(buf)
-		if r.net.wait(ctx, r.done, rng) != nil || r.net.open(ctx, r.done, l) != nil || r.net.breaks(rng) {
-			return
+		if r.net.wait(ctx, r.done, rng) != nil || r.net.open(ctx, r.done, l) != nil {
+			return // the relay ended
 		}
-		if readErr != nil {
-			return // a close, too, crosses the link only when it is open
+		if readErr != nil || r.net.breaks(rng) {
+			r.end() // a close, too, crosses the link only when it is open
+			return
 		}
 		if _, err := to.Write(buf[:n]); err != nil {
-			return
+			return // that side has closed: the other direction tells, after what it still carries
 		}
 	}
 }

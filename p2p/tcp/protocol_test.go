@@ -14,8 +14,16 @@ import (
 	"hcclps/p2p/inproc"
 )
 
-// against runs rank 0 of a pair whose other side is the test itself, in fake time.
-func against(t *testing.T, run func(t *testing.T, c *Comm, ended <-chan error, peer net.Conn)) {
+// half is rank 0 of a pair whose other side is the test itself.
+type half struct {
+	*testing.T
+	c     *Comm
+	ended <-chan error // what Run returned
+	peer  net.Conn
+}
+
+// against runs a half in fake time.
+func against(t *testing.T, run func(t *half)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		mine, peer := inproc.Pipe(0)
@@ -23,7 +31,7 @@ func against(t *testing.T, run func(t *testing.T, c *Comm, ended <-chan error, p
 		c := Pair(mine, 0)
 		ended := make(chan error, 1)
 		go func() { ended <- c.Run(t.Context()) }()
-		run(t, c, ended, peer)
+		run(&half{t, c, ended, peer})
 	})
 }
 
@@ -49,16 +57,16 @@ func expect(t *testing.T, peer net.Conn, k kind, length, seq uint64) []byte {
 }
 
 func TestFramesOfATransfer(t *testing.T) {
-	against(t, func(t *testing.T, c *Comm, ended <-chan error, peer net.Conn) {
-		send := c.Isend(1, p2p.Bytes([]byte("to the peer")))
+	against(t, func(t *half) {
+		send := t.c.Isend(1, p2p.Bytes([]byte("to the peer")))
 		synctest.Wait()
-		_ = peer.SetReadDeadline(time.Now().Add(time.Second))
-		if n, err := peer.Read(make([]byte, 1)); n != 0 || err == nil {
+		_ = t.peer.SetReadDeadline(time.Now().Add(time.Second))
+		if n, err := t.peer.Read(make([]byte, 1)); n != 0 || err == nil {
 			t.Error("something was sent before a receive was posted")
 		}
-		_ = peer.SetReadDeadline(time.Time{})
-		_, _ = peer.Write(appendHeader(nil, kindReady, 1, 11, 0, nil))
-		if got := expect(t, peer, kindData, 11, 0); string(got) != "to the peer" {
+		_ = t.peer.SetReadDeadline(time.Time{})
+		_, _ = t.peer.Write(appendHeader(nil, kindReady, 1, 11, 0, nil))
+		if got := expect(t.T, t.peer, kindData, 11, 0); string(got) != "to the peer" {
 			t.Errorf("sent %q", got)
 		}
 		synctest.Wait()
@@ -67,20 +75,20 @@ func TestFramesOfATransfer(t *testing.T) {
 			t.Error("the send completed before the peer took it")
 		default:
 		}
-		_, _ = peer.Write(appendHeader(nil, kindDone, 1, 0, 0, nil))
+		_, _ = t.peer.Write(appendHeader(nil, kindDone, 1, 0, 0, nil))
 		if err := send.Wait(t.Context()); err != nil {
 			t.Error(err)
 		}
 		got := make([]byte, 4)
-		recv := c.Irecv(1, p2p.Bytes(got))
-		expect(t, peer, kindReady, 4, 0)
-		_, _ = peer.Write(append(appendHeader(nil, kindData, 1, 4, 0, []byte("back")), "back"...))
-		expect(t, peer, kindDone, 0, 0)
+		recv := t.c.Irecv(1, p2p.Bytes(got))
+		expect(t.T, t.peer, kindReady, 4, 0)
+		_, _ = t.peer.Write(append(appendHeader(nil, kindData, 1, 4, 0, []byte("back")), "back"...))
+		expect(t.T, t.peer, kindDone, 0, 0)
 		if err := recv.Wait(t.Context()); err != nil || string(got) != "back" {
 			t.Errorf("received %q: %v", got, err)
 		}
-		_ = c.Close()
-		if err := <-ended; err != nil {
+		_ = t.c.Close()
+		if err := <-t.ended; err != nil {
 			t.Errorf("run after close: %v", err)
 		}
 	})
@@ -116,12 +124,12 @@ func TestBrokenPeers(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			against(t, func(t *testing.T, c *Comm, ended <-chan error, peer net.Conn) {
-				recv := c.Irecv(1, p2p.Bytes(make([]byte, 4)))
-				expect(t, peer, kindReady, 4, 0)
-				_, _ = peer.Write(test.send)
-				_ = peer.Close()
-				if err := <-ended; !errors.Is(err, test.want) {
+			against(t, func(t *half) {
+				recv := t.c.Irecv(1, p2p.Bytes(make([]byte, 4)))
+				expect(t.T, t.peer, kindReady, 4, 0)
+				_, _ = t.peer.Write(test.send)
+				_ = t.peer.Close()
+				if err := <-t.ended; !errors.Is(err, test.want) {
 					t.Errorf("run: %v, want %v", err, test.want)
 				}
 				if err := recv.Wait(t.Context()); !errors.Is(err, test.want) {
@@ -135,21 +143,21 @@ func TestBrokenPeers(t *testing.T) {
 // Every single bit that flips on the way must be noticed by one side or the other.
 func TestEveryFlippedBitIsNoticed(t *testing.T) {
 	sent := []byte("some bytes of a message")
-	ready := appendHeader(nil, kindReady, 1, 4, 0, nil)
-	good := append(ready, appendHeader(nil, kindData, 1, uint64(len(sent)), 0, sent)...)
+	good := appendHeader(nil, kindReady, 1, 4, 0, nil)
+	good = appendHeader(good, kindData, 1, uint64(len(sent)), 0, sent)
 	good = append(good, sent...)
 	for bit := range len(good) * 8 {
-		against(t, func(t *testing.T, c *Comm, ended <-chan error, peer net.Conn) {
-			recv := c.Irecv(1, p2p.Bytes(make([]byte, len(sent))))
-			expect(t, peer, kindReady, uint64(len(sent)), 0)
+		against(t, func(t *half) {
+			recv := t.c.Irecv(1, p2p.Bytes(make([]byte, len(sent))))
+			expect(t.T, t.peer, kindReady, uint64(len(sent)), 0)
 			bad := bytes.Clone(good)
 			bad[bit/8] ^= 1 << (bit % 8)
-			_, _ = peer.Write(bad)
-			_ = peer.Close()
+			_, _ = t.peer.Write(bad)
+			_ = t.peer.Close()
 			if err := recv.Wait(t.Context()); err == nil {
 				t.Errorf("bit %d flipped and the message was taken", bit)
 			}
-			if err := <-ended; err == nil {
+			if err := <-t.ended; err == nil {
 				t.Errorf("bit %d flipped and run ended well", bit)
 			}
 		})
@@ -158,16 +166,16 @@ func TestEveryFlippedBitIsNoticed(t *testing.T) {
 
 // A peer that stops reading in the middle of a message holds up neither Close nor the buffer for long.
 func TestCloseBesideStuckPeer(t *testing.T) {
-	against(t, func(t *testing.T, c *Comm, ended <-chan error, peer net.Conn) {
-		_, _ = peer.Write(appendHeader(nil, kindReady, 1, 1<<20, 0, nil))
-		send := c.Isend(1, p2p.Bytes(make([]byte, 1<<20)))
+	against(t, func(t *half) {
+		_, _ = t.peer.Write(appendHeader(nil, kindReady, 1, 1<<20, 0, nil))
+		send := t.c.Isend(1, p2p.Bytes(make([]byte, 1<<20)))
 		synctest.Wait()
 		begin := time.Now()
-		_ = c.Close()
+		_ = t.c.Close()
 		if err := send.Wait(t.Context()); !errors.Is(err, p2p.ErrClosed) {
 			t.Errorf("send: %v", err)
 		}
-		if err := <-ended; err != nil {
+		if err := <-t.ended; err != nil {
 			t.Errorf("run: %v", err)
 		}
 		if took := time.Since(begin); took > linger {
