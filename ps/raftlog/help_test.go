@@ -136,12 +136,44 @@ func (n *node) wantEntry(index, term uint64, size int) {
 	}
 }
 
+// copyDir replaces to by a copy of from; zero pages become holes.
 func copyDir(tb testing.TB, from, to string) {
 	tb.Helper()
-	if err := os.RemoveAll(to); err != nil {
+	err := os.RemoveAll(to)
+	if err == nil {
+		err = filepath.WalkDir(from, func(p string, d os.DirEntry, err error) error {
+			rel, err2 := filepath.Rel(from, p)
+			if err = errors.Join(err, err2); err != nil {
+				return err
+			}
+			if d.IsDir() {
+				return os.MkdirAll(filepath.Join(to, rel), 0o700)
+			}
+			b, err := os.ReadFile(p)
+			if err != nil {
+				return err
+			}
+			return writeSparse(filepath.Join(to, rel), b)
+		})
+	}
+	if err != nil {
 		tb.Fatal(err)
 	}
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		tb.Fatal(err)
+}
+
+func writeSparse(path string, b []byte) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
 	}
+	defer closeFiles(f)
+	const page = 4096
+	for at := 0; at < len(b); at += page {
+		if p := b[at:min(at+page, len(b))]; anySet(p) {
+			if _, err := f.WriteAt(p, int64(at)); err != nil {
+				return err
+			}
+		}
+	}
+	return f.Truncate(int64(len(b)))
 }
