@@ -1,2 +1,41 @@
-// Package shard is one Raft group of a shard.
+// Package shard is one Raft group of a shard: the tables of a range of
+// partitions and the steps, sessions and plans of the jobs that train them.
+//
+// The road of a push, file by file:
+//
+//	serve.go       decodes the request; admit.go asks the applied state whether
+//	               the step is the next one, a duplicate, fenced, ...
+//	inbox.go       keeps the contribution (the leader's soft state) until its
+//	               part can be logged: bsp waits for all required workers
+//	reduce.go      bsp: adds the contributions in ascending rank
+//	propose.go     packs parts that are ready into one log entry
+//	fsm.go         raft calls back when the entry is committed
+//	apply*.go      State.Apply: the pure function of (state, entry) that touches
+//	               the tables and makes the answers
+//
+// A pull (pull.go) waits until the applied state satisfies its clock rule and
+// gathers; it never writes. Waiting requests are woken after each batch of
+// applied entries and look again.
+//
+// # State and determinism
+//
+// State is everything that is replicated. Apply is total (a bad entry has the
+// same error answer on every replica) and deterministic: no time, no iteration
+// over maps, and of floats only + - * / sqrt with every product rounded. The
+// running digest covers every touched row and every answer; every checkEvery
+// entries the leader logs its digest, and a replica that differs stops.
+//
+// # Concurrency
+//
+// One RWMutex guards State: the FSM takes the write side per entry, pulls,
+// admission and snapshots' pages the read side. Nothing waits under it. The
+// leader's soft state has a lock of its own, taken before State's where both
+// are needed. Entries are proposed by one goroutine and completed by another,
+// both of which end with the leadership (lead.go).
+//
+// # Snapshots
+//
+// The head is a version byte and State as JSON, without rows. Pages are those
+// of ps/table; a page's id packs the table's slot (creation order in this
+// shard), its partition and its number there: slot<<32 | partition<<22 | page.
 package shard

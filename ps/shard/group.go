@@ -34,14 +34,6 @@ type Config struct {
 	Bugs       Bugs                 // planted faults
 }
 
-// Bugs are faults that the verifier's own tests plant, to show that it finds them. Never set them elsewhere.
-type Bugs struct {
-	DedupeOff           bool // apply a step again when it comes again
-	DedupeNotInSnapshot bool // forget on restore how far workers were
-	NoFence             bool // accept older incarnations
-	NoPartsBitmap       bool // forget which parts of a step are in
-}
-
 // Budget bounds the bytes of pushes admitted and not yet applied.
 type Budget struct{}
 

@@ -1,0 +1,138 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+
+	"hcclps/ps/wire"
+)
+
+// ErrDiverged means that this replica's state differs from the leader's: it
+// must stop, and be replaced.
+var ErrDiverged = errors.New("replica has diverged")
+
+// workspace is the memory in which entries are made ready. The goroutine that
+// applies owns it.
+type workspace struct{ reducer reducer }
+
+// prepared is an entry made ready to be applied: decoded, reduced and divided,
+// which needs no state and thus no lock.
+type prepared struct {
+	entry wire.Entry
+	err   error
+	items []preparedItem
+}
+
+type preparedItem struct {
+	sections []wire.Section
+	bad      []int // first value of each that is not finite, or -1
+	err      error
+}
+
+// prepare decodes an entry. What it returns is good until the next call.
+func (w *workspace) prepare(entry []byte) prepared {
+	w.reducer.reset()
+	var p prepared
+	if p.entry, p.err = wire.DecodeEntry(entry); p.err != nil {
+		return p
+	}
+	p.items = make([]preparedItem, len(p.entry.Steps))
+	for i := range p.entry.Steps {
+		p.items[i] = w.prepareItem(&p.entry.Steps[i])
+	}
+	return p
+}
+
+func (w *workspace) prepareItem(it *wire.Item) (p preparedItem) {
+	if n := len(it.Payloads); n != 1 && n != len(it.Contributors) {
+		p.err = fmt.Errorf("%d payloads of %d contributors", n, len(it.Contributors))
+		return p
+	}
+	if it.Divisor == 0 || !finite(it.Rate) {
+		return p
+	}
+	bodies := make([][]wire.Section, len(it.Payloads))
+	for i, b := range it.Payloads {
+		if bodies[i], p.err = wire.DecodeSections(b); p.err != nil {
+			return p
+		}
+	}
+	sum, err := w.reducer.merge(bodies)
+	if err != nil {
+		p.err = err
+		return p
+	}
+	p.sections, p.bad, p.err = w.reducer.divide(sum, it.Divisor)
+	return p
+}
+
+// Apply applies one log entry and returns its answers: one for a message, one
+// for each contributor of each item of steps in order, none for a check. A bad
+// entry is answered, the same on every replica. An error is a fault of this
+// replica alone (memory, divergence): the state must not be used any more.
+func (s *State) Apply(entry []byte, index, term uint64) ([]wire.Answer, error) {
+	p := s.work.prepare(entry)
+	return s.apply(&p, index, term)
+}
+
+func (s *State) apply(p *prepared, index, term uint64) ([]wire.Answer, error) {
+	s.index, s.term = index, term
+	s.entries++
+	answers, err := s.dispatch(p)
+	if err != nil {
+		return nil, fmt.Errorf("apply entry %d: %w", index, err)
+	}
+	for i := range answers {
+		if a := &answers[i]; !a.Duplicate {
+			a.Term, a.Index = term, index
+		}
+		s.digest.answer(&answers[i])
+	}
+	if s.entries%checkEvery == 0 {
+		s.marks = append(s.marks, wire.Check{Index: index, Digest: s.Digest()})
+		if len(s.marks) > keepMarks {
+			s.marks = append(s.marks[:0], s.marks[1:]...)
+		}
+	}
+	return answers, nil
+}
+
+func (s *State) dispatch(p *prepared) ([]wire.Answer, error) {
+	if p.err != nil {
+		return []wire.Answer{{Status: wire.Refused, Detail: clean(p.err.Error())}}, nil
+	}
+	switch m := p.entry.Message.(type) {
+	case *wire.Fence:
+		return []wire.Answer{s.fence(m)}, nil
+	case *wire.Finish:
+		return []wire.Answer{s.finish(m)}, nil
+	case *wire.Hold:
+		return []wire.Answer{s.hold(m)}, nil
+	case *wire.Release:
+		a, err := s.release(m)
+		return []wire.Answer{a}, err
+	}
+	if p.entry.Check != nil {
+		return nil, s.check(*p.entry.Check)
+	}
+	var answers []wire.Answer
+	for i := range p.entry.Steps {
+		a, err := s.item(&p.entry.Steps[i], &p.items[i])
+		if err != nil {
+			return nil, err
+		}
+		answers = append(answers, a...)
+	}
+	return answers, nil
+}
+
+// check compares the leader's digest with ours at the same entry.
+func (s *State) check(c wire.Check) error {
+	for _, m := range s.marks {
+		if m.Index == c.Index && m.Digest != c.Digest {
+			return fmt.Errorf("%w: digest of state at entry %d is %016x, the leader's %016x: stop this server, remove its data, and let it be replaced",
+				ErrDiverged, c.Index, m.Digest, c.Digest)
+		}
+	}
+	return nil
+}

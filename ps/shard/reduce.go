@@ -1,0 +1,212 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"hcclps/ps/wire"
+)
+
+// reducer adds contributions. It keeps its memory from call to call: what it
+// returns is good until the next reset. One goroutine uses it.
+type reducer struct {
+	keys   []uint64
+	values []float32
+	heap   []int
+	src    []source
+}
+
+// source is one contribution's rows of the table at hand.
+type source struct {
+	keys   []uint64
+	values []float32
+	at     int
+}
+
+func (r *reducer) reset() { r.keys, r.values = r.keys[:0], r.values[:0] }
+
+// merge adds bodies: tables ascending, keys ascending, the values of one key in
+// the order of the bodies, one after another. A table that is in one body only
+// is returned in place, without a copy.
+func (r *reducer) merge(bodies [][]wire.Section) ([]wire.Section, error) {
+	if len(bodies) == 1 {
+		return bodies[0], nil
+	}
+	var out []wire.Section
+	rest := slices.Clone(bodies)
+	for {
+		first := uint64(math.MaxUint64)
+		for _, b := range rest {
+			if len(b) > 0 {
+				first = min(first, uint64(b[0].Table))
+			}
+		}
+		if first == math.MaxUint64 {
+			return out, nil
+		}
+		r.src = r.src[:0]
+		one := wire.Section{}
+		for i, b := range rest {
+			if len(b) == 0 || uint64(b[0].Table) != first {
+				continue
+			}
+			if len(r.src) > 0 && b[0].Dim != one.Dim {
+				return nil, fmt.Errorf("table %d: rows of %d and of %d values", first, one.Dim, b[0].Dim)
+			}
+			one = b[0]
+			r.src = append(r.src, source{keys: b[0].Keys, values: b[0].Values})
+			rest[i] = b[1:]
+		}
+		if len(r.src) > 1 {
+			one = r.sum(one.Table, one.Dim)
+		}
+		out = append(out, one)
+	}
+}
+
+// sum adds the sources.
+func (r *reducer) sum(table uint32, dim int) wire.Section {
+	if s, ok := r.sumSame(table, dim); ok {
+		return s
+	}
+	firstKey, firstValue := len(r.keys), len(r.values)
+	r.heap = r.heap[:0]
+	for i := range r.src {
+		if len(r.src[i].keys) > 0 {
+			r.heap = append(r.heap, i)
+		}
+	}
+	for i := len(r.heap)/2 - 1; i >= 0; i-- {
+		r.down(i)
+	}
+	for len(r.heap) > 0 {
+		s := &r.src[r.heap[0]]
+		row := s.values[s.at*dim : (s.at+1)*dim]
+		if key := s.keys[s.at]; len(r.keys) > firstKey && r.keys[len(r.keys)-1] == key {
+			add(r.values[len(r.values)-dim:], row)
+		} else {
+			r.keys = append(r.keys, key)
+			r.values = append(r.values, row...)
+		}
+		if s.at++; s.at == len(s.keys) {
+			r.heap[0] = r.heap[len(r.heap)-1]
+			r.heap = r.heap[:len(r.heap)-1]
+		}
+		r.down(0)
+	}
+	return wire.Section{Table: table, Dim: dim, Keys: r.keys[firstKey:], Values: r.values[firstValue:]}
+}
+
+// sumSame adds sources that have the same keys, as dense tensors do.
+func (r *reducer) sumSame(table uint32, dim int) (wire.Section, bool) {
+	keys := r.src[0].keys
+	for _, s := range r.src[1:] {
+		if !slices.Equal(s.keys, keys) {
+			return wire.Section{}, false
+		}
+	}
+	first := len(r.values)
+	r.values = append(r.values, r.src[0].values...)
+	for _, s := range r.src[1:] {
+		add(r.values[first:], s.values)
+	}
+	return wire.Section{Table: table, Dim: dim, Keys: keys, Values: r.values[first:]}, true
+}
+
+// down restores the heap of sources, ordered by (next key, rank), below i.
+func (r *reducer) down(i int) {
+	less := func(a, b int) bool {
+		x, y := &r.src[r.heap[a]], &r.src[r.heap[b]]
+		if kx, ky := x.keys[x.at], y.keys[y.at]; kx != ky {
+			return kx < ky
+		}
+		return r.heap[a] < r.heap[b]
+	}
+	for {
+		child := 2*i + 1
+		if child >= len(r.heap) {
+			return
+		}
+		if child+1 < len(r.heap) && less(child+1, child) {
+			child++
+		}
+		if !less(child, i) {
+			return
+		}
+		r.heap[i], r.heap[child] = r.heap[child], r.heap[i]
+		i = child
+	}
+}
+
+func add(dst, src []float32) {
+	src = src[:len(dst)]
+	for i, v := range src {
+		dst[i] += v
+	}
+}
+
+// errDim is a section that does not fit its own head.
+var errDim = errors.New("keys without values")
+
+// divide divides every value by rows, in the reducer's memory, and finds the
+// first value of each section that is not finite (-1: none). Sections may lie
+// in a log entry, which is not written to.
+func (r *reducer) divide(sections []wire.Section, rows uint64) (out []wire.Section, bad []int, err error) {
+	out, bad = make([]wire.Section, len(sections)), make([]int, len(sections))
+	for i, s := range sections {
+		if s.Dim == 0 {
+			return nil, nil, fmt.Errorf("table %d: %w", s.Table, errDim)
+		}
+		bad[i] = -1
+		if rows != 1 {
+			first := len(r.values)
+			r.values = append(r.values, s.Values...)
+			s.Values = r.values[first:]
+			by := float32(rows)
+			for k, v := range s.Values {
+				s.Values[k] = v / by
+			}
+		}
+		if bad[i] = firstBad(s.Values); bad[i] >= 0 && rows == 1 {
+			s.Values = slices.Clone(s.Values) // they may be mended
+		}
+		out[i] = s
+	}
+	return out, bad, nil
+}
+
+// firstBad is the index of the first NaN or infinity, or -1.
+func firstBad(values []float32) int {
+	for i, v := range values {
+		if !finite(v) {
+			return i
+		}
+	}
+	return -1
+}
+
+func finite(v float32) bool { return math.Float32bits(v)&0x7f800000 != 0x7f800000 }
+
+// Policies for gradients that are not finite (wire.Table.NonFinite).
+const (
+	policyReject = "reject" // the step is refused
+	policyZero   = "zero"   // the value counts as 0
+	policyClip   = "clip"   // an infinity counts as the largest float32, a NaN as 0
+)
+
+// mend replaces values that are not finite.
+func mend(values []float32, policy string) {
+	for i, v := range values {
+		switch {
+		case finite(v):
+		case policy == policyZero || v != v: //nolint:gocritic // v != v is how a NaN shows
+			values[i] = 0
+		case v > 0:
+			values[i] = math.MaxFloat32
+		default:
+			values[i] = -math.MaxFloat32
+		}
+	}
+}
