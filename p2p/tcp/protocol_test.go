@@ -164,6 +164,25 @@ func TestEveryFlippedBitIsNoticed(t *testing.T) {
 	}
 }
 
+// The refusal must not be lost because this side closes with something of the peer unread; nor may a stuck peer matter.
+func TestRefusalWaitsForThePeer(t *testing.T) {
+	against(t, func(t *half) {
+		_, _ = t.peer.Write(appendHeader(nil, kindReady, 1, 3, 0, nil))
+		send := t.c.Isend(1, p2p.Bytes(make([]byte, 5)))
+		expect(t.T, t.peer, kindRefuse, 5, 0)
+		begin := time.Now()
+		if err := <-t.ended; !errors.Is(err, p2p.ErrLength) {
+			t.Errorf("run: %v", err)
+		}
+		if took := time.Since(begin); took != linger {
+			t.Errorf("closed %v after the refusal, want %v for a peer that does not close", took, linger)
+		}
+		if err := send.Wait(t.Context()); !errors.Is(err, p2p.ErrLength) {
+			t.Errorf("send: %v", err)
+		}
+	})
+}
+
 // A peer that stops reading in the middle of a message holds up neither Close nor the buffer for long.
 func TestCloseBesideStuckPeer(t *testing.T) {
 	against(t, func(t *half) {
