@@ -97,6 +97,8 @@ func TestHundredCallsAtOnce(t *testing.T) {
 			})
 		}
 		calls.Wait()
+		mu.Lock()
+		defer mu.Unlock()
 		if most != 10 {
 			t.Errorf("%d handlers ran at once, want 10", most)
 		}

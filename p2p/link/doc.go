@@ -31,7 +31,7 @@
 //
 // # Goroutines
 //
-// Run of Client and Server own all goroutines; an idle connection has four (owner, read, write, bulk), with a bulk Comm three more and those of the Comm. A
+// Run of Client and Server own all goroutines; an idle connection has four (owner, read, write, bulk; a dialler's address one more), with a bulk Comm three more and those of the Comm. A
 // handler is one more for each request. New starts nothing. The read loop never waits for anything but bytes, so that silence means silence. The caller of a
 // method may be any goroutine unless the method says otherwise.
 //

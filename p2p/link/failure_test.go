@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -31,7 +32,6 @@ type slowConn struct {
 	left    int64
 	release chan struct{}
 	closed  chan struct{}
-	held    chan struct{} // closed when a write or read waits
 }
 
 func (n *slowNet) Dial(ctx context.Context, to string) (net.Conn, error) {
@@ -111,6 +111,7 @@ func bodyFor(phase string) [][]byte {
 // atPhase makes a call, waits until it is in its phase, does what and returns the errors of the caller and the handler. The bulk connection
 // stands still from the first megabytes on, until what has been done and time has passed.
 func atPhase(t *testing.T, phase string, do func(w *world, cancel context.CancelFunc)) (w *world, call, handler error) {
+	t.Helper()
 	reached, ends, release := make(chan string, 1), make(chan error, 1), make(chan struct{})
 	w = start(t, phased(reached, ends), func(s *settings) {
 		s.network = &slowNet{Network: s.network, bulk: 2, limit: 300_000, release: release}
@@ -175,10 +176,38 @@ func TestPeerDeathAtEachPhase(t *testing.T) {
 }
 
 func TestServerStopsInMidCall(t *testing.T) {
+	for _, phase := range phases {
+		t.Run(phase, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, call, handler := atPhase(t, phase, func(w *world, _ context.CancelFunc) { w.stop() })
+				want(t, call, link.ErrPeer, addr, "link stopped")
+				want(t, handler, link.ErrStopped)
+			})
+		})
+	}
+}
+
+// noBulk refuses the second dial.
+type noBulk struct {
+	link.Network
+	dials int
+}
+
+func (n *noBulk) Dial(ctx context.Context, to string) (net.Conn, error) {
+	if n.dials++; n.dials == 2 {
+		return nil, errors.New("no more ports")
+	}
+	return n.Network.Dial(ctx, to)
+}
+
+func TestBulkConnectionCannotBeMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, call, handler := atPhase(t, "received", func(w *world, _ context.CancelFunc) { w.stop() })
-		want(t, call, link.ErrPeer, addr, "link stopped")
-		want(t, handler, link.ErrStopped)
+		w := start(t, echo(nil), func(s *settings) { s.network = &noBulk{Network: s.network} })
+		_, err := w.call(link.Call{Head: []byte("echo")}) // needs none
+		check(t, err)
+		_, err = w.call(link.Call{Head: []byte("echo"), Body: [][]byte{make([]byte, 1<<20)}})
+		want(t, err, link.ErrPeer, "bulk connection", "no more ports")
+		w.ping()
 	})
 }
 
@@ -204,11 +233,7 @@ func TestManyCancelsKeepTheCommInStep(t *testing.T) {
 			go func() {
 				defer func() { done <- struct{}{} }()
 				for range i * 7 % 97 {
-					select { // give way a number of times
-					case done <- struct{}{}:
-						<-done
-					default:
-					}
+					runtime.Gosched()
 				}
 				if i%2 == 0 {
 					cancel()
@@ -228,6 +253,7 @@ func TestManyCancelsKeepTheCommInStep(t *testing.T) {
 
 // acceptOne accepts one control connection without a Server: hello, welcome, then what the test does by hand.
 func acceptOne(t *testing.T, ln net.Listener) net.Conn {
+	t.Helper()
 	conn, err := ln.Accept()
 	check(t, err)
 	_, err = link.AcceptHello(t.Context(), conn, link.Identity{Cluster: "c", ID: "s2"})

@@ -52,9 +52,10 @@ func TestPullBeforePushBeforeBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var granted []string
 		in := newInflow(2, 10, func(f frame) { granted = append(granted, fmt.Sprintf("%d.%d:%d", f.id, f.chunk, f.bytes)) })
-		comm, done := newHandComm(), make(chan struct{})
+		comm := newHandComm()
+		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- in.run(comm, 1, done) }()
+		go func() { ended <- in.run(ctx, comm, 1) }()
 		step := func(n int) {
 			for range n {
 				(<-comm.posted).Complete(nil)
@@ -84,7 +85,7 @@ func TestPullBeforePushBeforeBackground(t *testing.T) {
 		late := newReceiving(5, Pull, make([]byte, 5))
 		in.add(late)
 		synctest.Wait()
-		close(done)
+		stop()
 		if err := <-ended; err != nil {
 			t.Errorf("inflow ended with %v", err)
 		}
@@ -96,9 +97,10 @@ func TestPullBeforePushBeforeBackground(t *testing.T) {
 
 func TestSendsFollowGrants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o, comm, done := newOutflow(), newHandComm(), make(chan struct{})
+		o, comm := newOutflow(), newHandComm()
+		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- o.run(comm, 1, done) }()
+		go func() { ended <- o.run(ctx, comm, 1) }()
 		a := newSending([][]byte{[]byte("ab"), nil, []byte("cdef"), []byte("ghij")}, 10)
 		b := newSending([][]byte{[]byte("12345")}, 5)
 		admit := func(s *sending, chunk, n uint32) error { return o.admit(s, frame{chunk: chunk, bytes: n}) }
@@ -132,7 +134,7 @@ func TestSendsFollowGrants(t *testing.T) {
 			t.Errorf("sent %q, want %q", sent, want)
 		}
 		<-b.done
-		close(done)
+		stop()
 		if err := <-ended; err != nil {
 			t.Errorf("outflow ended with %v", err)
 		}

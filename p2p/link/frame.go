@@ -15,7 +15,7 @@ const (
 	MaxInline = 16 << 10
 
 	frameHead = 13      // u32 length of the rest, u8 kind, u64 call id
-	maxText   = 1 << 10 // bytes of a reason
+	maxText   = 1 << 10 // bytes of a text for people
 	maxChunk  = 16 << 20
 )
 

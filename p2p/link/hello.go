@@ -69,7 +69,7 @@ func SendHello(ctx context.Context, conn net.Conn, h Hello) (peer Hello, err err
 	if h.Version == 0 {
 		h.Version = Version
 	}
-	msg, err := appendHello(nil, h)
+	msg, err := encodeHello(h)
 	if err != nil {
 		return Hello{}, fmt.Errorf("send hello: %w", err)
 	}
@@ -107,7 +107,7 @@ func AcceptHello(ctx context.Context, conn net.Conn, self Identity) (Hello, erro
 		}
 		v := judge(h, err, self)
 		refusal = v.refusal(h)
-		msg, err := appendVerdict(nil, v)
+		msg, err := encodeVerdict(v)
 		if err != nil {
 			return err
 		}

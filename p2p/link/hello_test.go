@@ -15,6 +15,7 @@ import (
 
 // greet lets one side say h to an acceptor that is self.
 func greet(t *testing.T, h link.Hello, self link.Identity) (dialled, accepted link.Hello, dialErr, acceptErr error) {
+	t.Helper()
 	a, b := inproc.Pipe(0)
 	done := make(chan struct{})
 	go func() {

@@ -11,7 +11,6 @@ import (
 const (
 	maxHello = 4 << 10 // bytes after the length
 	maxName  = 255     // bytes of a cluster or id
-	maxInfo  = 1 << 10 // bytes of the free text
 )
 
 // helloMagic begins both messages, so that a stray client of another protocol is told apart from a wrong version. It and the version
@@ -34,27 +33,25 @@ type verdictMsg struct {
 	text              string
 }
 
-// appendHello appends: u32 length of the rest, "hclp", u16 version, u8 purpose, u64 pair, then cluster, from, to and info, each a u16 length and bytes.
-func appendHello(b []byte, h Hello) ([]byte, error) {
+// encodeHello makes: u32 length of the rest, "hclp", u16 version, u8 purpose, u64 pair, then cluster, from, to and info, each a u16 length and bytes.
+func encodeHello(h Hello) ([]byte, error) {
 	for _, name := range []string{h.Cluster, h.From, h.To} {
 		if len(name) > maxName {
 			return nil, fmt.Errorf("encode hello: name %.40q... has %d bytes, at most %d: %w", name, len(name), maxName, ErrTooLarge)
 		}
 	}
-	at := len(b)
-	b = append(b, 0, 0, 0, 0)
-	b = append(b, helloMagic...)
+	b := append(make([]byte, 4, 256), helloMagic...)
 	b = binary.LittleEndian.AppendUint16(b, h.Version)
 	b = append(b, byte(h.Purpose))
 	b = binary.LittleEndian.AppendUint64(b, h.Pair)
-	for _, s := range []string{h.Cluster, h.From, h.To, clip(h.Info, maxInfo)} {
+	for _, s := range []string{h.Cluster, h.From, h.To, clip(h.Info)} {
 		b = appendString(b, s)
 	}
-	binary.LittleEndian.PutUint32(b[at:], uint32(len(b)-at-4))
+	binary.LittleEndian.PutUint32(b, uint32(len(b)-4))
 	return b, nil
 }
 
-// decodeHello is the inverse of appendHello, without the length. Of another version it returns the version and ErrVersion.
+// decodeHello is the inverse of encodeHello, without the length. Of another version it returns the version and ErrVersion.
 func decodeHello(b []byte) (Hello, error) {
 	d := fields{b: b}
 	if magic := string(d.bytes(len(helloMagic))); magic != helloMagic {
@@ -66,7 +63,7 @@ func decodeHello(b []byte) (Hello, error) {
 	}
 	h.Purpose = Purpose(d.u8())
 	h.Pair = d.u64()
-	h.Cluster, h.From, h.To, h.Info = d.str(maxName), d.str(maxName), d.str(maxName), d.str(maxInfo)
+	h.Cluster, h.From, h.To, h.Info = d.str(maxName), d.str(maxName), d.str(maxName), d.str(maxText)
 	if err := d.end(); err != nil {
 		return Hello{}, fmt.Errorf("decode hello: %w", err)
 	}
@@ -76,31 +73,29 @@ func decodeHello(b []byte) (Hello, error) {
 	return h, nil
 }
 
-// appendVerdict appends: u32 length of the rest, "hclp", u16 version, u8 code, then cluster, id, info and text as in a hello.
-func appendVerdict(b []byte, v verdictMsg) ([]byte, error) {
+// encodeVerdict makes: u32 length of the rest, "hclp", u16 version, u8 code, then cluster, id, info and text as in a hello.
+func encodeVerdict(v verdictMsg) ([]byte, error) {
 	if len(v.cluster) > maxName || len(v.id) > maxName {
 		return nil, fmt.Errorf("encode verdict: cluster or id over %d bytes: %w", maxName, ErrTooLarge)
 	}
-	at := len(b)
-	b = append(b, 0, 0, 0, 0)
-	b = append(b, helloMagic...)
+	b := append(make([]byte, 4, 256), helloMagic...)
 	b = binary.LittleEndian.AppendUint16(b, v.version)
 	b = append(b, v.code)
-	for _, s := range []string{v.cluster, v.id, clip(v.info, maxInfo), clip(v.text, maxInfo)} {
+	for _, s := range []string{v.cluster, v.id, clip(v.info), clip(v.text)} {
 		b = appendString(b, s)
 	}
-	binary.LittleEndian.PutUint32(b[at:], uint32(len(b)-at-4))
+	binary.LittleEndian.PutUint32(b, uint32(len(b)-4))
 	return b, nil
 }
 
-// decodeVerdict is the inverse of appendVerdict, without the length. Its layout is the same in every version.
+// decodeVerdict is the inverse of encodeVerdict, without the length. Its layout is the same in every version.
 func decodeVerdict(b []byte) (verdictMsg, error) {
 	d := fields{b: b}
 	if magic := string(d.bytes(len(helloMagic))); magic != helloMagic {
 		return verdictMsg{}, fmt.Errorf("decode verdict: begins with %q, want %q: %w", magic, helloMagic, ErrMalformed)
 	}
 	v := verdictMsg{version: d.u16(), code: d.u8()}
-	v.cluster, v.id, v.info, v.text = d.str(maxName), d.str(maxName), d.str(maxInfo), d.str(maxInfo)
+	v.cluster, v.id, v.info, v.text = d.str(maxName), d.str(maxName), d.str(maxText), d.str(maxText)
 	if err := d.end(); err != nil {
 		return verdictMsg{}, fmt.Errorf("decode verdict: %w", err)
 	}
@@ -130,7 +125,8 @@ func appendString(b []byte, s string) []byte {
 	return append(b, s...)
 }
 
-func clip(s string, n int) string { return s[:min(len(s), n)] }
+// clip bounds a text for people.
+func clip(s string) string { return s[:min(len(s), maxText)] }
 
 // fields takes a message apart. After the first fault everything is zero and err says where it was.
 type fields struct {

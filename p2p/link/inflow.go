@@ -1,6 +1,7 @@
 package link
 
 import (
+	"context"
 	"sync"
 
 	"hcclps/p2p"
@@ -122,9 +123,9 @@ func (in *inflow) landed(r *receiving, err error) {
 	r.finish()
 }
 
-// run moves chunks from peer until the Comm fails or done is closed, then closes the Comm, which ends what is in flight. It returns the Comm's
+// run moves chunks from peer until the Comm fails or ctx ends, then closes the Comm, which ends what is in flight. It returns the Comm's
 // error or nil.
-func (in *inflow) run(comm Comm, peer int, done <-chan struct{}) error {
+func (in *inflow) run(ctx context.Context, comm Comm, peer int) error {
 	var flying []arriving
 	for {
 		for len(flying) < in.window {
@@ -142,23 +143,23 @@ func (in *inflow) run(comm Comm, peer int, done <-chan struct{}) error {
 		select {
 		case <-in.wake:
 		case <-first:
-			err := result(flying[0].req)
+			err := result(ctx, flying[0].req)
 			in.landed(flying[0].of, err)
 			flying = flying[1:]
 			if err != nil {
-				in.drain(comm, flying)
+				in.drain(ctx, comm, flying)
 				return err
 			}
-		case <-done:
-			in.drain(comm, flying)
+		case <-ctx.Done():
+			in.drain(ctx, comm, flying)
 			return nil
 		}
 	}
 }
 
-func (in *inflow) drain(comm Comm, flying []arriving) {
+func (in *inflow) drain(ctx context.Context, comm Comm, flying []arriving) {
 	_ = comm.Close() // what it could tell is told by the requests
 	for _, a := range flying {
-		in.landed(a.of, result(a.req))
+		in.landed(a.of, result(ctx, a.req))
 	}
 }

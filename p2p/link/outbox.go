@@ -24,9 +24,9 @@ func newOutbox() *outbox {
 }
 
 // post adds a frame at once. It is for frames whose number is bounded by others: grants, cancels, heartbeats.
-func (o *outbox) post(f frame, body ...[]byte) {
+func (o *outbox) post(f frame) {
 	o.mu.Lock()
-	o.buf = appendFrame(o.buf, f, body...)
+	o.buf = appendFrame(o.buf, f)
 	o.mu.Unlock()
 	o.signal()
 }

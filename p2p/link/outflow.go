@@ -95,9 +95,9 @@ type departing struct {
 	req     *p2p.Request
 }
 
-// run sends to peer what is granted until the Comm fails or done is closed, then closes the Comm, which ends what is in flight. It returns the
+// run sends to peer what is granted until the Comm fails or ctx ends, then closes the Comm, which ends what is in flight. It returns the
 // Comm's error or nil.
-func (o *outflow) run(comm Comm, peer int, done <-chan struct{}) error {
+func (o *outflow) run(ctx context.Context, comm Comm, peer int) error {
 	var flying []departing
 	for {
 		var first <-chan struct{}
@@ -108,23 +108,23 @@ func (o *outflow) run(comm Comm, peer int, done <-chan struct{}) error {
 		case g := <-o.grants:
 			flying = append(flying, o.issue(comm, peer, g))
 		case <-first:
-			err := o.gone(flying[0])
+			err := o.gone(ctx, flying[0])
 			flying = flying[1:]
 			if err != nil {
-				o.drain(comm, flying)
+				o.drain(ctx, comm, flying)
 				return err
 			}
-		case <-done:
-			o.drain(comm, flying)
+		case <-ctx.Done():
+			o.drain(ctx, comm, flying)
 			return nil
 		}
 	}
 }
 
-func (o *outflow) drain(comm Comm, flying []departing) {
+func (o *outflow) drain(ctx context.Context, comm Comm, flying []departing) {
 	_ = comm.Close() // what it could tell is told by the requests
 	for _, d := range flying {
-		_ = o.gone(d) // the first error was reported, or the session has one
+		_ = o.gone(ctx, d) // the first error was reported, or the session has one
 	}
 }
 
@@ -175,8 +175,8 @@ func (s *sending) gather(dst []byte) {
 }
 
 // gone waits for the end of a send and notes it.
-func (o *outflow) gone(d departing) error {
-	err := result(d.req)
+func (o *outflow) gone(ctx context.Context, d departing) error {
+	err := result(ctx, d.req)
 	if d.scratch != nil {
 		o.spare = append(o.spare, d.scratch)
 	}
@@ -207,7 +207,7 @@ func (o *outflow) scratch(n int) []byte {
 }
 
 // result waits for the end of a transfer whose Comm is live or closed, so that the end is certain.
-func result(r *p2p.Request) error {
+func result(ctx context.Context, r *p2p.Request) error {
 	<-r.Done()
-	return r.Wait(context.Background())
+	return r.Wait(ctx) // does not wait: done comes before ctx
 }

@@ -56,8 +56,8 @@ func (r *Request) BodyInto(ctx context.Context, dst []byte) error {
 	return nil
 }
 
-// Reply answers the request, once. The pieces of body are sent as one body and are read until Reply returns, which is when the caller has taken
-// it, has given up (ErrCancelled) or is lost (ErrPeer).
+// Reply answers the request, once. The pieces of body are sent as one body and are read until Reply returns. With a large
+// body that is when the caller has taken it, has given up (ErrCancelled) or is lost (ErrPeer); a small one is only on its way then.
 func (r *Request) Reply(head []byte, body ...[]byte) error {
 	if len(head) > MaxHead {
 		return fmt.Errorf("reply: head of %d bytes, at most %d: %w", len(head), MaxHead, ErrTooLarge)
@@ -80,6 +80,9 @@ func (r *Request) Reply(head []byte, body ...[]byte) error {
 
 func (r *Request) reply(f frame, body [][]byte) error {
 	s := r.from
+	if s.dead() {
+		return s.err
+	}
 	if r.isGone() {
 		s.out.post(frame{kind: kindReply, id: r.id, status: statusCancelled})
 		return ErrCancelled
@@ -101,6 +104,13 @@ func (r *Request) reply(f frame, body [][]byte) error {
 	if send == nil {
 		return nil
 	}
+	return r.deliver(send)
+}
+
+// deliver waits until the caller has taken the body.
+func (r *Request) deliver(send *sending) error {
+	s := r.from
+	var cause error
 	select {
 	case <-send.done:
 		if send.err != nil { // of the Comm: the session is about to fail and says more
@@ -109,12 +119,16 @@ func (r *Request) reply(f frame, body [][]byte) error {
 		}
 		return nil
 	case <-r.gone:
-		s.snd.cancel(send, ErrCancelled)
+		cause = ErrCancelled
 	case <-s.done:
-		s.snd.cancel(send, s.err)
+		cause = s.err
 	}
+	s.snd.cancel(send, cause)
 	<-send.done
-	return send.err
+	if send.err == nil {
+		return nil // it was complete at that moment
+	}
+	return cause
 }
 
 func (r *Request) isGone() bool {

@@ -47,12 +47,16 @@ func (r *responder) serve(ctx context.Context) error {
 	r.out.post(frame{kind: kindWelcome, bytes: uint32(r.most)})
 	err := r.run(ctx)
 	r.handlers.Wait()
+	return err
+}
+
+// dropBulk closes a bulk connection that came too late to be used.
+func (r *responder) dropBulk() {
 	select {
 	case conn := <-r.bulkConn:
-		_ = conn.Close() // came too late to be used
+		_ = conn.Close()
 	default:
 	}
-	return err
 }
 
 // dispatch acts on a frame from the caller.
@@ -121,7 +125,7 @@ func (r *responder) start(base context.Context, req *Request) {
 
 // finished answers for a handler that did not, and starts the next call.
 func (r *responder) finished(ctx context.Context, req *Request) {
-	if req.replied.CompareAndSwap(false, true) {
+	if req.replied.CompareAndSwap(false, true) && !r.dead() {
 		r.out.post(frame{kind: kindReply, id: req.id, status: req.silence()})
 	}
 	r.mu.Lock()

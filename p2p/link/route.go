@@ -56,7 +56,7 @@ type Route struct {
 // and cause of every attempt. The error of try says why its verdict is not Done. When all replicas of a round were asked, Do waits a random part of
 // a back-off that doubles up to MaxBackoff.
 func (r Route) Do(ctx context.Context, try func(ctx context.Context, addr string) (Verdict, error)) (string, error) {
-	r.setDefaults()
+	r = r.withDefaults()
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, r.Timeout, fmt.Errorf("no success within %v: %w", r.Timeout, context.DeadlineExceeded))
@@ -82,7 +82,7 @@ func (r Route) Do(ctx context.Context, try func(ctx context.Context, addr string
 	}
 }
 
-func (r *Route) setDefaults() {
+func (r Route) withDefaults() Route {
 	if r.Timeout <= 0 {
 		r.Timeout = 60 * time.Second
 	}
@@ -95,11 +95,12 @@ func (r *Route) setDefaults() {
 	if r.Replicas == nil {
 		r.Replicas = func() []string { return nil }
 	}
+	return r
 }
 
 // round asks each replica once, hints first. It ends with an answer, a fault that stays, or the deadline; else addr is
 // the replica to begin the next round with.
-func (r *Route) round(ctx context.Context, first string, try func(context.Context, string) (Verdict, error), failed *RouteError) (addr string, end bool, err error) {
+func (r Route) round(ctx context.Context, first string, try func(context.Context, string) (Verdict, error), failed *RouteError) (addr string, end bool, err error) {
 	var asked []string
 	replicas := r.Replicas()
 	if first == "" && len(replicas) == 0 {
@@ -132,7 +133,7 @@ func (r *Route) round(ctx context.Context, first string, try func(context.Contex
 }
 
 // ask makes one attempt, and again while the replica is busy.
-func (r *Route) ask(ctx context.Context, addr string, try func(context.Context, string) (Verdict, error), failed *RouteError) (Verdict, error) {
+func (r Route) ask(ctx context.Context, addr string, try func(context.Context, string) (Verdict, error), failed *RouteError) (Verdict, error) {
 	for {
 		v, err := r.attempt(ctx, addr, try)
 		if v.kind == verdictDone {
@@ -155,7 +156,7 @@ func (r *Route) ask(ctx context.Context, addr string, try func(context.Context, 
 	}
 }
 
-func (r *Route) attempt(ctx context.Context, addr string, try func(context.Context, string) (Verdict, error)) (Verdict, error) {
+func (r Route) attempt(ctx context.Context, addr string, try func(context.Context, string) (Verdict, error)) (Verdict, error) {
 	if r.PerTry > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, r.PerTry, fmt.Errorf("no answer within %v", r.PerTry))

@@ -102,6 +102,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.mu.Unlock()
 	for _, r := range s.takeFresh() {
 		_ = r.conn.Close()
+		r.dropBulk()
 	}
 	conns.Wait()
 	return nil
@@ -121,6 +122,7 @@ func (s *Server) serve(ctx context.Context, r *responder) {
 	s.mu.Lock()
 	delete(s.pairs, pairKey{r.peer.From, r.peer.Pair})
 	s.mu.Unlock()
+	r.dropBulk() // no other can come now
 	s.opt.logger.Debug("connection closed", "peer", r.peer.From, "addr", r.addr, "reason", err)
 }
 

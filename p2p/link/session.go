@@ -86,15 +86,15 @@ func newSession(opt options, conn net.Conn, rank int, peer Hello, addr string) *
 		options: opt, conn: conn, rank: rank, peer: peer, addr: addr,
 		out: newOutbox(), snd: newOutflow(), done: make(chan struct{}),
 	}
-	s.in = newInflow(opt.window, opt.chunk, func(f frame) { s.out.post(f) })
+	s.in = newInflow(opt.window, opt.chunk, s.out.post)
 	return s
 }
 
 // run owns the connection until it ends, and returns the reason.
 func (s *session) run(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(ctx, func() { s.fail(ErrStopped) })
 	defer stop()
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx)) // ends after done, for the reason of done
 	var loops sync.WaitGroup
 	loops.Go(func() { s.read(ctx) })
 	loops.Go(s.write)
@@ -207,7 +207,7 @@ func (s *session) write() {
 
 // goodbye sends what is left and the reason of the end, if the other side still takes it.
 func (s *session) goodbye() {
-	s.out.post(frame{kind: kindGoodbye, head: []byte(clip(s.err.Error(), maxText))})
+	s.out.post(frame{kind: kindGoodbye, head: []byte(clip(s.err.Error()))})
 	if err := s.conn.SetWriteDeadline(time.Now().Add(partingTime)); err == nil {
 		_, _ = s.conn.Write(s.out.take()) // the peer may be gone: then nobody misses it
 	}
@@ -226,28 +226,23 @@ func (s *session) dead() bool {
 func (s *session) bulk(ctx context.Context) {
 	conn, err := s.openBulk(ctx)
 	if err != nil {
-		s.failBulk(ctx, err)
+		s.failBulk(err)
 		return
 	}
 	comm := s.pair(conn, s.rank)
 	var loops sync.WaitGroup
-	loops.Go(func() { s.failBulk(ctx, comm.Run(ctx)) })
-	loops.Go(func() { s.failBulk(ctx, s.in.run(comm, 1-s.rank, s.done)) })
-	loops.Go(func() { s.failBulk(ctx, s.snd.run(comm, 1-s.rank, s.done)) })
+	loops.Go(func() { s.failBulk(comm.Run(ctx)) })
+	loops.Go(func() { s.failBulk(s.in.run(ctx, comm, 1-s.rank)) })
+	loops.Go(func() { s.failBulk(s.snd.run(ctx, comm, 1-s.rank)) })
 	loops.Wait()
 }
 
-// failBulk ends the session because its bulk connection ended, be it by our own stop.
-func (s *session) failBulk(ctx context.Context, err error) {
-	switch {
-	case ctx.Err() != nil:
-		err = ErrStopped
-	case err == nil:
-		err = lost(errors.New("bulk connection ended"))
-	default:
-		err = lost(fmt.Errorf("bulk connection: %w", err))
+// failBulk ends the session because its bulk connection ended; if the session ended first, nothing happens.
+func (s *session) failBulk(err error) {
+	if err == nil {
+		err = errors.New("ended")
 	}
-	s.failLater(err)
+	s.failLater(lost(fmt.Errorf("bulk connection: %w", err)))
 }
 
 // receive waits until r is complete. If ctx, gone or the session ends first, r is aborted and drained; why tells the cause of gone. If the Comm
@@ -271,5 +266,8 @@ func (s *session) receive(ctx context.Context, r *receiving, gone <-chan struct{
 	}
 	s.in.abort(r, cause)
 	<-r.done
-	return r.err
+	if r.err == nil {
+		return nil // it was complete at that moment
+	}
+	return cause
 }

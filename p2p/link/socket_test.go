@@ -17,6 +17,7 @@ import (
 
 // sockets runs both sides over real sockets and returns the address.
 func sockets(t testing.TB, h link.HandlerFunc, unix bool) (*world, string) {
+	t.Helper()
 	where := "127.0.0.1:0"
 	if unix {
 		where = "unix:" + filepath.Join(t.TempDir(), "s")

@@ -48,14 +48,14 @@ func TestGoldenWire(t *testing.T) {
 	}
 	hellos, verdicts := sampleHellos()
 	for _, h := range hellos {
-		msg, err := appendHello(nil, h)
+		msg, err := encodeHello(h)
 		if err != nil {
 			t.Fatal(err)
 		}
 		fmt.Fprintf(&b, "hello %x\n", msg)
 	}
 	for _, v := range verdicts {
-		msg, err := appendVerdict(nil, v)
+		msg, err := encodeVerdict(v)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,14 +125,14 @@ func FuzzFrame(f *testing.F) {
 func FuzzHello(f *testing.F) {
 	hellos, verdicts := sampleHellos()
 	for _, h := range hellos {
-		b, err := appendHello(nil, h)
+		b, err := encodeHello(h)
 		if err != nil {
 			f.Fatal(err)
 		}
 		f.Add(b[4:])
 	}
 	for _, v := range verdicts {
-		b, err := appendVerdict(nil, v)
+		b, err := encodeVerdict(v)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -141,13 +141,13 @@ func FuzzHello(f *testing.F) {
 	f.Add([]byte("hclp\x02\x00"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if h, err := decodeHello(b); err == nil {
-			again, err := appendHello(nil, h)
+			again, err := encodeHello(h)
 			if err != nil || !bytes.Equal(again[4:], b) {
 				t.Errorf("hello %x is read as %x, %v", b, again, err)
 			}
 		}
 		if v, err := decodeVerdict(b); err == nil {
-			again, err := appendVerdict(nil, v)
+			again, err := encodeVerdict(v)
 			if err != nil || !bytes.Equal(again[4:], b) {
 				t.Errorf("verdict %x is read as %x, %v", b, again, err)
 			}
