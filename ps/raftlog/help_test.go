@@ -26,9 +26,24 @@ type node struct {
 	log   *Log
 }
 
+// tempDir is a folder in memory where there is one: what is synced there costs nothing.
+func tempDir(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "raftlog-test-")
+	if err != nil {
+		return tb.TempDir()
+	}
+	tb.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			tb.Error(err)
+		}
+	})
+	return dir
+}
+
 func newNode(tb testing.TB, change ...func(*Config)) *node {
 	tb.Helper()
-	n := &node{tb: tb, root: tb.TempDir(), cfg: Config{Group: 7, Budget: testBudget, SegmentSize: testSegment}}
+	n := &node{tb: tb, root: tempDir(tb), cfg: Config{Group: 7, Budget: testBudget, SegmentSize: testSegment}}
 	n.cfg.Dir = filepath.Join(n.root, "log")
 	for _, c := range change {
 		c(&n.cfg)

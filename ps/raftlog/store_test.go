@@ -22,7 +22,7 @@ func openStore(t *testing.T, dir string) *Store {
 }
 
 func TestStableContract(t *testing.T) {
-	dir := t.TempDir()
+	dir := tempDir(t)
 	s := openStore(t, dir)
 	a, b := s.Group(1), s.Group(2)
 	if _, err := a.Get([]byte("LastVoteCand")); err == nil || err.Error() != "not found" {
@@ -62,7 +62,7 @@ func TestStableContract(t *testing.T) {
 }
 
 func TestStoreHasOneOwner(t *testing.T) {
-	dir := t.TempDir()
+	dir := tempDir(t)
 	openStore(t, dir)
 	if _, err := OpenStore(dir, Options{}); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), dir) {
 		t.Fatalf("second owner got %v", err)
@@ -70,7 +70,7 @@ func TestStoreHasOneOwner(t *testing.T) {
 	if st, err := os.Stat(dir); err != nil || st.Mode().Perm() != 0o700 {
 		t.Fatalf("directory is %v, %v", st.Mode(), err)
 	}
-	file := filepath.Join(t.TempDir(), "file")
+	file := filepath.Join(tempDir(t), "file")
 	must(t, os.WriteFile(file, nil, 0o600))
 	if _, err := OpenStore(file, Options{}); err == nil {
 		t.Fatal("a file was opened as a store")
@@ -78,7 +78,7 @@ func TestStoreHasOneOwner(t *testing.T) {
 }
 
 func TestConcurrentWritesShareCommits(t *testing.T) {
-	s := openStore(t, t.TempDir())
+	s := openStore(t, tempDir(t))
 	var wg sync.WaitGroup
 	const writers, each = 16, 20
 	for w := range writers {
@@ -102,17 +102,17 @@ func TestConcurrentWritesShareCommits(t *testing.T) {
 // TestDamagedDatabase changes single bytes all over the store's files: it is refused, or every value is right. A
 // vote that silently went back must never be served.
 func TestDamagedDatabase(t *testing.T) {
-	dir := t.TempDir()
+	dir := tempDir(t)
 	s := openStore(t, dir)
 	value := func(i int) []byte { return bytes.Repeat([]byte{byte(i)}, 100) }
 	for i := range 40 {
 		must(t, s.Set(fmt.Sprint(i%20), value(i)))
 	}
 	s.Freeze()
-	crashed := filepath.Join(t.TempDir(), "crashed")
+	crashed := filepath.Join(tempDir(t), "crashed")
 	copyDir(t, dir, crashed)
 	must(t, s.Close())
-	clean := filepath.Join(t.TempDir(), "clean")
+	clean := filepath.Join(tempDir(t), "clean")
 	copyDir(t, dir, clean)
 	refused, served := 0, 0
 	for _, from := range []string{crashed, clean} {
@@ -131,7 +131,7 @@ func TestDamagedDatabase(t *testing.T) {
 				if st.Size() == 0 || at >= st.Size() {
 					continue
 				}
-				to := filepath.Join(t.TempDir(), "store")
+				to := filepath.Join(tempDir(t), "store")
 				copyDir(t, from, to)
 				rel, err := filepath.Rel(from, f)
 				must(t, err)
