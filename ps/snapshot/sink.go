@@ -18,7 +18,8 @@ type Sink struct {
 	fresh  []entry
 	stream *parser
 	err    error
-	closed bool
+	closed bool // by Close or Cancel
+	exists bool
 }
 
 var (
@@ -139,10 +140,14 @@ func (k *Sink) open() error {
 	return nil
 }
 
-// Close makes the snapshot exist, durable and whole, or reports why it does not.
+// Close makes the snapshot exist, durable and whole, or reports why it does not. Called again, as raft does after the FSM, it repeats
+// the verdict; after Cancel it is an error.
 func (k *Sink) Close() error {
 	if k.closed {
-		return errSinkClosed
+		if k.err == nil && !k.exists {
+			return errSinkClosed
+		}
+		return k.err
 	}
 	switch {
 	case k.err != nil:
@@ -161,7 +166,7 @@ func (k *Sink) Close() error {
 	if !exists {
 		return errors.Join(k.err, k.Cancel())
 	}
-	k.closed = true
+	k.closed, k.exists = true, true
 	k.dropBase()
 	k.store.giveBack(k.out.n, k.out.end, err == nil)
 	return k.err

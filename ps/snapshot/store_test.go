@@ -210,6 +210,9 @@ func TestStreamForm(t *testing.T) {
 	want := content{"head", map[uint64]string{0: "zero", 1<<64 - 1: "last", 5: "", 6: strings.Repeat("x", 100000)}}
 	k := begin(t, from, 9)
 	mustSave(t, k, want, nil)
+	if err := k.Close(); err != nil {
+		t.Fatalf("closed again: %v", err)
+	}
 	mustSave(t, begin(t, to, 3), content{"other", map[uint64]string{77: "must vanish"}}, nil)
 	for _, piece := range []int{1, 7, 32 << 10} {
 		_, in, err := from.Open(k.ID())
@@ -287,6 +290,13 @@ func TestMisuse(t *testing.T) {
 	k := begin(t, s, 1)
 	if err := k.Close(); err == nil {
 		t.Error("a snapshot without a head was taken")
+	}
+	k = begin(t, s, 1)
+	if err := errors.Join(k.WriteHead(nil), k.Cancel()); err != nil {
+		t.Error(err)
+	}
+	if err := k.Close(); err == nil {
+		t.Error("closed well after Cancel")
 	}
 	k = begin(t, s, 1)
 	_ = k.WriteHead(nil)

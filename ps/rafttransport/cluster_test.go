@@ -1,0 +1,389 @@
+package rafttransport_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"hcclps/p2p/link"
+	"hcclps/ps/rafttransport"
+	"hcclps/ps/snapshot"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// heapLog is a Log over hashicorp/raft's in-memory store that counts what is held.
+type heapLog struct {
+	*raft.InmemStore
+	allocs, pins atomic.Int64 // held now
+	calls        atomic.Int64 // of Alloc so far
+	refusePins   atomic.Int64 // so many next Pins fail
+	limit        int          // of Alloc, 0: none
+}
+
+func newHeapLog() *heapLog { return &heapLog{InmemStore: raft.NewInmemStore()} }
+
+func (l *heapLog) Alloc(n int) ([]byte, func(), error) {
+	if l.limit > 0 && n > l.limit {
+		return nil, nil, fmt.Errorf("%d bytes are over the limit of %d", n, l.limit)
+	}
+	l.calls.Add(1)
+	l.allocs.Add(1)
+	return make([]byte, n), func() { l.allocs.Add(-1) }, nil
+}
+
+func (l *heapLog) Pin([]*raft.Log) (func(), bool) {
+	if l.refusePins.Add(-1) >= 0 {
+		return nil, false
+	}
+	l.pins.Add(1)
+	return func() { l.pins.Add(-1) }, true
+}
+
+func (l *heapLog) Checksum(e *raft.Log) (uint32, bool) {
+	if len(e.Extensions) != 4 {
+		return 0, false
+	}
+	return binary.LittleEndian.Uint32(e.Extensions), true
+}
+
+// chain is a state machine: the number of entries and a CRC over all of them.
+type chain struct {
+	mu    sync.Mutex
+	count uint64
+	sum   uint32
+	last  int // length of the last entry
+}
+
+func (c *chain) state() (uint64, uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.count, c.sum
+}
+
+func (c *chain) Apply(l *raft.Log) any {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count++
+	c.sum = crc32.Update(c.sum, castagnoli, l.Data)
+	c.last = len(l.Data)
+	return nil
+}
+
+func (c *chain) Snapshot() (raft.FSMSnapshot, error) {
+	count, sum := c.state()
+	return frozen{count, sum}, nil
+}
+
+func (c *chain) Restore(in io.ReadCloser) error {
+	r := snapshot.NewReader(in)
+	for {
+		kind, _, data, err := r.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return in.Close()
+		case err != nil:
+			return err
+		case kind == snapshot.Head:
+			c.mu.Lock()
+			c.count, c.sum = binary.LittleEndian.Uint64(data), binary.LittleEndian.Uint32(data[8:])
+			c.mu.Unlock()
+		}
+	}
+}
+
+type frozen struct {
+	count uint64
+	sum   uint32
+}
+
+func (f frozen) Persist(sink raft.SnapshotSink) error {
+	k := sink.(*snapshot.Sink)
+	head := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, f.count), f.sum)
+	if err := errors.Join(k.Full(), k.WriteHead(head)); err != nil {
+		return err
+	}
+	page := make([]byte, 100<<10) // so that the transfer takes many pieces
+	for id := range uint64(30) {
+		if err := k.WritePage(id, page); err != nil {
+			return err
+		}
+	}
+	return k.Close()
+}
+
+func (frozen) Release() {}
+
+// replica is what a server keeps of one group while it is down.
+type replica struct {
+	log    *heapLog
+	stable *raft.InmemStore
+	snaps  *snapshot.Store
+}
+
+// node is a server that is up.
+type node struct {
+	mux    *rafttransport.Mux
+	rafts  []*raft.Raft
+	trans  []*rafttransport.Transport
+	fsms   []*chain
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+	addr   string
+}
+
+// cluster is some servers with the same groups, on any network.
+type cluster struct {
+	t        testing.TB
+	network  func(id string) link.Network
+	listen   string // address to listen at
+	groups   int
+	adapt    func(*raft.Config)
+	sameHost func(string) bool
+
+	mu    sync.Mutex
+	addrs map[raft.ServerAddress]string
+	disks map[string][]*replica
+	nodes map[string]*node
+}
+
+func newCluster(t testing.TB, groups int, network func(id string) link.Network) *cluster {
+	c := &cluster{
+		t: t, network: network, listen: "%s:0", groups: groups, addrs: map[raft.ServerAddress]string{},
+		disks: map[string][]*replica{}, nodes: map[string]*node{},
+	}
+	t.Cleanup(c.stopAll)
+	return c
+}
+
+func (c *cluster) resolve(id raft.ServerAddress) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if addr, ok := c.addrs[id]; ok {
+		return addr, nil
+	}
+	return "", fmt.Errorf("server %s is unknown", id)
+}
+
+func (c *cluster) place(id raft.ServerAddress, addr string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.addrs[id] = addr
+}
+
+// start brings a server up, with the replicas it has, at a new address.
+func (c *cluster) start(id string) *node {
+	c.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	n := &node{cancel: cancel}
+	var err error
+	n.mux, err = rafttransport.New(rafttransport.Config{Network: c.network(id), Cluster: "test", Self: id, Resolve: c.resolve, SameHost: c.sameHost})
+	c.must(err)
+	addr := c.listen
+	if strings.Contains(addr, "%s") {
+		addr = fmt.Sprintf(addr, id)
+	}
+	ln, err := c.network(id).Listen(ctx, addr)
+	c.must(err)
+	n.addr = ln.Addr().String()
+	c.place(raft.ServerAddress(id), n.addr)
+	n.done.Go(func() {
+		if err := n.mux.Run(ctx); err != nil {
+			c.t.Error(err)
+		}
+	})
+	gate := &link.Gate{Identity: link.Identity{Cluster: "test", ID: id}, Handle: n.mux.Accept}
+	n.done.Go(func() { _ = gate.Serve(ctx, ln) })
+	for g := range c.groups {
+		c.startGroup(n, id, g)
+	}
+	c.nodes[id] = n
+	return n
+}
+
+func (c *cluster) startGroup(n *node, id string, g int) {
+	c.t.Helper()
+	for len(c.disks[id]) <= g {
+		snaps, err := snapshot.Open(snapshot.Config{Dir: c.t.TempDir()})
+		c.must(err)
+		c.disks[id] = append(c.disks[id], &replica{newHeapLog(), raft.NewInmemStore(), snaps})
+	}
+	disk := c.disks[id][g]
+	conf := raft.DefaultConfig()
+	conf.LocalID = raft.ServerID(id)
+	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = 300*time.Millisecond, 300*time.Millisecond, 200*time.Millisecond
+	conf.Logger = hclog.NewNullLogger()
+	if c.adapt != nil {
+		c.adapt(conf)
+	}
+	fsm, trans := &chain{}, n.mux.Group(uint32(g), disk.log)
+	r, err := raft.NewRaft(conf, fsm, disk.log, disk.stable, disk.snaps, trans)
+	c.must(err)
+	n.rafts, n.fsms, n.trans = append(n.rafts, r), append(n.fsms, fsm), append(n.trans, trans)
+}
+
+// bootstrap makes the servers the voters of every group. They are up.
+func (c *cluster) bootstrap(ids ...string) {
+	c.t.Helper()
+	var conf raft.Configuration
+	for _, id := range ids {
+		conf.Servers = append(conf.Servers, raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(id), Address: raft.ServerAddress(id)})
+	}
+	for _, id := range ids {
+		for _, r := range c.nodes[id].rafts {
+			c.must(r.BootstrapCluster(conf).Error())
+		}
+	}
+}
+
+// stop takes a server down. Nothing of it may be held afterwards.
+func (c *cluster) stop(id string) {
+	n := c.nodes[id]
+	if n == nil {
+		return
+	}
+	delete(c.nodes, id)
+	for g, r := range n.rafts {
+		if err := n.trans[g].Close(); err != nil {
+			c.t.Error(err)
+		}
+		if err := r.Shutdown().Error(); err != nil {
+			c.t.Error(err)
+		}
+	}
+	n.cancel()
+	n.done.Wait()
+	for g, d := range c.disks[id] {
+		if a, p := d.log.allocs.Load(), d.log.pins.Load(); a != 0 || p != 0 {
+			c.t.Errorf("group %d of %s still holds %d allocations and %d pins", g, id, a, p)
+		}
+	}
+}
+
+func (c *cluster) stopAll() {
+	for id := range c.nodes {
+		c.stop(id)
+	}
+}
+
+func (c *cluster) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// eventually polls for at most a minute (of fake time in a bubble).
+func (c *cluster) eventually(what string, ok func() bool) {
+	c.t.Helper()
+	for range 6000 {
+		if ok() {
+			return
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	c.t.Fatalf("it never happened that %s", what)
+}
+
+// leader waits for the leader of a group among the servers that are up.
+func (c *cluster) leader(g int) (id string, r *raft.Raft) {
+	c.t.Helper()
+	c.eventually("there is a leader", func() bool {
+		for i, n := range c.nodes {
+			if n.rafts[g].State() == raft.Leader && n.rafts[g].VerifyLeader().Error() == nil {
+				id, r = i, n.rafts[g]
+				return true
+			}
+		}
+		return false
+	})
+	return id, r
+}
+
+// apply appends data through the leader, whoever it is.
+func (c *cluster) apply(g int, data []byte) {
+	c.t.Helper()
+	c.eventually("an entry is applied", func() bool {
+		_, r := c.leader(g)
+		return r.Apply(data, 0).Error() == nil
+	})
+}
+
+// agree waits until all servers that are up have the leader's state, and returns its count.
+func (c *cluster) agree(g int) (count uint64) {
+	c.t.Helper()
+	c.eventually("all servers agree", func() bool {
+		id, _ := c.leader(g)
+		var sum uint32
+		count, sum = c.nodes[id].fsms[g].state()
+		for _, n := range c.nodes {
+			if k, s := n.fsms[g].state(); k != count || s != sum {
+				return false
+			}
+		}
+		return true
+	})
+	return count
+}
+
+// others are the servers that are up, without one.
+func (c *cluster) others(id string) (list []string) {
+	for other := range c.nodes {
+		if other != id {
+			list = append(list, other)
+		}
+	}
+	return list
+}
+
+// goroutines counts those whose stack has text.
+func goroutines(text string) int {
+	buf := make([]byte, 4<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	count := 0
+	for _, g := range strings.Split(string(buf), "\n\n") {
+		if strings.Contains(g, text) {
+			count++
+		}
+	}
+	return count
+}
+
+// countingNetwork counts connections that are open at the dialling end.
+type countingNetwork struct {
+	link.Network
+	open *atomic.Int64
+}
+
+func (n countingNetwork) Dial(ctx context.Context, addr string) (net.Conn, error) {
+	conn, err := n.Network.Dial(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	n.open.Add(1)
+	return &countedConn{Conn: conn, open: n.open}, nil
+}
+
+type countedConn struct {
+	net.Conn
+	open *atomic.Int64
+	once sync.Once
+}
+
+func (c *countedConn) Close() error {
+	c.once.Do(func() { c.open.Add(-1) })
+	return c.Conn.Close()
+}
