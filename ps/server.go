@@ -1,35 +1,301 @@
 // Package ps is a server of the cluster: one listener, the meta group and the
 // shard groups it replicates, formation, restart and status.
+//
+//	s, err := ps.New(ps.Config{Name: "s1", Dir: dir, Listen: addr, Peers: addrs})
+//	err = s.Run(ctx) // serves until ctx ends
+//
+// New starts nothing. Run owns every goroutine: below, the plane of connections
+// (listener, calls in, calls out, Raft's transport), and on it the groups. When
+// ctx ends the groups go first, handing their leaderships over, then the plane,
+// then logs and store. A server is fail-stop: whatever breaks one of its groups
+// ends Run with the cause.
+//
+// Local is a whole cluster in one process.
 package ps
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"hcclps/p2p/link"
 	"hcclps/ps/layout"
-	"hcclps/ps/wire"
+	"hcclps/ps/raftgroup"
+	"hcclps/ps/raftlog"
+	"hcclps/ps/rafttransport"
 )
 
-var errUnbuilt = errors.New("ps: not built yet")
+// ErrCrashed is what Run returns after Crash.
+var ErrCrashed = errors.New("server crashed on purpose")
 
-// Server is one server of a cluster.
-type Server struct{}
+// readyPoll is how often Ready looks again.
+const readyPoll = 20 * time.Millisecond
+
+// Server is one server of a cluster. Run is called once; all other methods may
+// be called concurrently, at any time.
+type Server struct {
+	cfg     Config
+	log     *slog.Logger
+	started time.Time
+
+	// Made by Run, in this order.
+	store  *raftlog.Store
+	self   identity
+	client *link.Client
+	server *link.Server
+	mux    *rafttransport.Mux
+
+	formation atomic.Pointer[formation]
+	formedCh  chan struct{} // closed when formation is known
+	groups    atomic.Pointer[groups]
+	running   atomic.Bool
+	over      chan struct{} // closed when Run returns
+	mu        sync.Mutex    // guards adopting a formation and what follows
+	logs      []*raftlog.Log
+	crash     func() // set while running
+}
 
 // New checks the configuration. It starts nothing and touches no file.
-func New(cfg Config) (*Server, error) { return nil, errUnbuilt }
+func New(cfg Config) (*Server, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &Server{
+		cfg: cfg, log: cfg.Logger.With("server", cfg.Name), started: time.Now(),
+		formedCh: make(chan struct{}), over: make(chan struct{}),
+	}, nil
+}
 
-// Run serves until ctx ends (nil) or the server fails (the cause).
-func (s *Server) Run(ctx context.Context) error { return errUnbuilt }
+// Run serves until ctx ends (nil) or the server fails (the cause). It forms the
+// cluster at the first start and goes on from the data directory later. A server
+// whose log is lost or whose files are damaged refuses: the error names groups and
+// files.
+func (s *Server) Run(ctx context.Context) error {
+	if !s.running.CompareAndSwap(false, true) {
+		return fmt.Errorf("run server %q: it was run before: make a new one", s.cfg.Name)
+	}
+	defer close(s.over)
+	if err := s.open(); err != nil {
+		return fmt.Errorf("start server %q: %w", s.cfg.Name, err)
+	}
+	err := s.run(ctx)
+	return errors.Join(err, s.close())
+}
 
-// Ready returns when the cluster is formed and every group this server replicates has a leader.
-func (s *Server) Ready(ctx context.Context) error { return errUnbuilt }
+// open takes the data directory and reads who this server is.
+func (s *Server) open() error {
+	if err := os.MkdirAll(s.cfg.Dir, 0o700); err != nil {
+		return fmt.Errorf("make data directory: %w", err)
+	}
+	store, err := raftlog.OpenStore(filepath.Join(s.cfg.Dir, "store"), raftlog.Options{Logger: s.log})
+	if err != nil {
+		return fmt.Errorf("open data directory %s: %w", s.cfg.Dir, err)
+	}
+	s.store = store
+	if err := s.recall(); err != nil {
+		return errors.Join(err, store.Close())
+	}
+	return nil
+}
 
-// Status is what this server sees.
-func (s *Server) Status(waiting bool) wire.ServerStatus { return wire.ServerStatus{} }
+// recall reads the server's records and prepares the plane.
+func (s *Server) recall() error {
+	var err error
+	if s.self, err = identify(s.store, s.cfg); err != nil {
+		return err
+	}
+	var f formation
+	found, err := load(s.store, keyFormation, &f)
+	if err != nil {
+		return err
+	}
+	if found {
+		if err := s.belongs(f); err != nil {
+			return err
+		}
+		s.formation.Store(&f)
+		close(s.formedCh)
+	}
+	return s.plane()
+}
+
+// plane makes what connections need.
+func (s *Server) plane() (err error) {
+	info := fmt.Sprintf("server %s, pid %d", s.cfg.Name, os.Getpid())
+	s.client, err = link.NewClient(link.Config{
+		Network: s.cfg.Network, Pair: s.cfg.Pair, Cluster: s.cfg.Cluster, ID: s.self.ID, Info: info, Logger: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	s.server, err = link.NewServer(link.ServerConfig{
+		Handler: link.HandlerFunc(s.serve), Pair: s.cfg.Pair, Logger: s.log,
+		Identity: link.Identity{Cluster: s.cfg.Cluster, ID: s.self.ID, Info: info},
+	})
+	if err != nil {
+		return err
+	}
+	s.mux, err = rafttransport.New(rafttransport.Config{
+		Network: s.cfg.Network, Cluster: s.cfg.Cluster, Self: s.self.ID, Resolve: s.resolve, Logger: s.log,
+		SameHost: func(addr string) bool { return host(addr) == host(s.cfg.Advertise) },
+	})
+	return err
+}
+
+// run keeps the plane and, on it, the groups.
+func (s *Server) run(ctx context.Context) error {
+	ln, err := s.cfg.Network.Listen(ctx, s.cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", s.cfg.Listen, err)
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	below, sink := context.WithCancel(context.WithoutCancel(ctx))
+	defer sink()
+	plane, planeCtx := errgroup.WithContext(below)
+	gate := &link.Gate{Identity: link.Identity{Cluster: s.cfg.Cluster, ID: s.self.ID}, Handle: s.accept, Logger: s.log}
+	plane.Go(func() error { return early(planeCtx, "listener", gate.Serve(planeCtx, ln)) })
+	plane.Go(func() error { return early(planeCtx, "server", s.server.Run(planeCtx)) })
+	plane.Go(func() error { return early(planeCtx, "client", s.client.Run(planeCtx)) })
+	plane.Go(func() error { return early(planeCtx, "raft transport", s.mux.Run(planeCtx)) })
+	sunk := make(chan error, 1)
+	go func() { sunk <- plane.Wait() }()
+	s.crashBy(func() { // nothing may be acknowledged after the store stands still
+		sink()
+		<-planeCtx.Done()
+		s.store.Freeze()
+		stop(raftgroup.ErrCrash)
+	})
+
+	work, workCtx := errgroup.WithContext(ctx)
+	work.Go(func() error { return s.work(workCtx) })
+	work.Go(func() error { return s.guard(workCtx, planeCtx) })
+	err = work.Wait()
+	s.crashBy(nil)
+	sink()
+	err = errors.Join(err, <-sunk)
+	switch {
+	case errors.Is(context.Cause(ctx), raftgroup.ErrCrash):
+		return ErrCrashed
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return nil
+	}
+	return err
+}
+
+// early turns the end of a part that should have gone on into an error.
+func early(ctx context.Context, what string, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err == nil {
+		err = errors.New("ended early")
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// guard returns when something below the groups has failed.
+func (s *Server) guard(ctx, plane context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.store.Failed():
+		return fmt.Errorf("store in %s: %w", s.cfg.Dir, s.store.Err())
+	case <-plane.Done():
+		<-ctx.Done() // the plane's own error, or a crash, is the cause
+		return ctx.Err()
+	}
+}
+
+// accept hands a verified connection to whom it is for.
+func (s *Server) accept(conn net.Conn, h link.Hello) {
+	switch h.Purpose {
+	case link.Control, link.Bulk:
+		s.server.Accept(conn, h)
+	case link.RaftControl, link.RaftBulk, link.RaftSnapshot:
+		s.mux.Accept(conn, h)
+	default:
+		_ = conn.Close()
+	}
+}
+
+// close gives the logs and the data directory back.
+func (s *Server) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, l := range s.logs {
+		errs = append(errs, l.Close())
+	}
+	s.logs = nil
+	errs = append(errs, s.store.Close())
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("close server %q: %w", s.cfg.Name, err)
+	}
+	return nil
+}
+
+func (s *Server) crashBy(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.crash = f
+}
+
+// Crash makes Run end as a kill -9 would: connections drop, nothing is handed
+// over, nothing is written any more. A knob for tests: a new Server on the same
+// directories goes on from there. It returns when Run has.
+func (s *Server) Crash() {
+	s.mu.Lock()
+	crash := s.crash
+	s.mu.Unlock()
+	if crash == nil {
+		return
+	}
+	crash()
+	<-s.over
+}
+
+// formed is how the cluster was formed, if this server knows.
+func (s *Server) formed() (formation, bool) {
+	f := s.formation.Load()
+	if f == nil {
+		return formation{}, false
+	}
+	return *f, true
+}
 
 // Layout is the layout in force; its Epoch is 0 before formation.
-func (s *Server) Layout() layout.Layout { return layout.Layout{} }
+func (s *Server) Layout() layout.Layout {
+	f, _ := s.formed()
+	return f.Layout
+}
 
-// Crash makes Run end as a kill -9 would: nothing is handed over or written any more. A test knob: a new
-// Server on the same directories goes on from there.
-func (s *Server) Crash() {}
+// Ready returns when the cluster is formed and every group this server
+// replicates has a leader that answers, as far as this server knows.
+func (s *Server) Ready(ctx context.Context) error {
+	tick := time.NewTicker(readyPoll)
+	defer tick.Stop()
+	for {
+		lacking := s.leaderless()
+		if lacking == "" {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-s.over:
+			return fmt.Errorf("server %q has ended", s.cfg.Name)
+		case <-ctx.Done():
+			return fmt.Errorf("server %q is not ready: %s: %w", s.cfg.Name, lacking, context.Cause(ctx))
+		}
+	}
+}

@@ -71,14 +71,15 @@ func (c *Claims) end(epoch uint32) uint64 {
 	return 0
 }
 
-// setEnd records how many batches an epoch has, found by whoever came to the
-// end of the data first, and cuts what was claimed beyond.
+// setEnd records that an epoch has no batch `end` or later. Who finds the end of
+// the data first may have looked beyond it, so the lowest report counts; what was
+// claimed beyond is cut.
 func (c *Claims) setEnd(epoch uint32, end uint64) error {
 	if epoch > c.Epoch {
 		return fmt.Errorf("epoch %d has %d batches, but nothing after epoch %d was claimed", epoch, end, c.Epoch)
 	}
-	if known := c.end(epoch); known > 0 && known != end {
-		return fmt.Errorf("epoch %d has %d batches, but another worker found %d: all must read the same data", epoch, end, known)
+	if known := c.end(epoch); known > 0 {
+		end = min(end, known)
 	}
 	for len(c.Ends) <= int(epoch) {
 		c.Ends = append(c.Ends, 0)

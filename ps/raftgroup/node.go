@@ -100,7 +100,7 @@ type Node struct {
 	failOnce  sync.Once
 	failed    chan struct{}
 	cause     error
-	waits     sync.WaitGroup
+	intake    intake
 }
 
 // New checks the configuration. It starts nothing.
@@ -117,45 +117,24 @@ func New(cfg Config) (*Node, error) {
 // Apply proposes an entry; timeout bounds the wait for the proposal to be taken.
 // The future's response is what the FSM returned. entry is not copied and must
 // not be written to afterwards.
-func (n *Node) Apply(entry []byte, timeout time.Duration) raft.ApplyFuture {
-	r := n.raft.Load()
-	if r == nil {
-		return stopped{}
-	}
-	return r.Apply(entry, timeout)
-}
-
-// Barrier returns when everything committed before the call has been applied
-// here and this replica was still the leader. It fails on a follower.
-func (n *Node) Barrier(ctx context.Context) error {
-	r := n.raft.Load()
-	if r == nil {
-		return ErrStopped
-	}
-	return n.Wait(ctx, r.Barrier(0))
+func (n *Node) Apply(entry []byte, timeout time.Duration) *Future {
+	return n.start(func(r *raft.Raft) raft.Future { return r.Apply(entry, timeout) })
 }
 
 // Propose applies an entry and waits for its response. An error says nothing
 // about whether the entry will still be committed.
 func (n *Node) Propose(ctx context.Context, entry []byte) (response any, err error) {
 	f := n.Apply(entry, n.cfg.Heartbeat)
-	if err := n.Wait(ctx, f); err != nil {
+	if err := f.Wait(ctx); err != nil {
 		return nil, err
 	}
 	return f.Response(), nil
 }
 
-// Wait makes a future's error obey a context. Raft resolves every future when
-// leadership is lost or raft ends, so its goroutine is bounded.
-func (n *Node) Wait(ctx context.Context, f raft.Future) error {
-	done := make(chan error, 1)
-	n.waits.Go(func() { done <- f.Error() })
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+// Barrier returns when everything committed before the call has been applied
+// here and this replica was still the leader. It fails on a follower.
+func (n *Node) Barrier(ctx context.Context) error {
+	return n.start(func(r *raft.Raft) raft.Future { return r.Barrier(0) }).Wait(ctx)
 }
 
 // IsLeader says whether this replica leads the group and has applied everything
@@ -235,10 +214,3 @@ func (n *Node) Fail(err error) {
 		close(n.failed)
 	})
 }
-
-// stopped is the future of a node that does not run.
-type stopped struct{}
-
-func (stopped) Error() error          { return ErrStopped }
-func (stopped) Response() interface{} { return nil }
-func (stopped) Index() uint64         { return 0 }

@@ -36,22 +36,21 @@ func (n *Node) Run(ctx context.Context) error {
 	n.leave(ctx, r, err)
 	stopBelow()
 	err = errors.Join(err, stores.Wait())
-	n.waits.Wait()
-	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		return nil
-	}
 	select {
 	case <-n.failed:
 		return n.cause
 	default:
-		return err
 	}
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil
+	}
+	return err
 }
 
 // own turns the early end of a store into the group's failure.
 func (n *Node) own(what string, err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
-		return nil
+		return nil // it was told to end
 	}
 	n.Fail(fmt.Errorf("run %s: %w", what, err))
 	return nil
@@ -67,9 +66,10 @@ func (n *Node) await(ctx context.Context) error {
 	}
 }
 
-// leave ends raft, handing leadership over unless the group failed or plays a crash.
+// leave ends raft after what is under way, handing leadership over unless the group failed or plays a crash.
 func (n *Node) leave(ctx context.Context, r *raft.Raft, err error) {
-	healthy := errors.Is(err, context.Canceled) && !errors.Is(context.Cause(ctx), ErrCrash)
+	n.intake.close()
+	healthy := ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.Is(context.Cause(ctx), ErrCrash)
 	if healthy && r.State() == raft.Leader && len(r.GetConfiguration().Configuration().Servers) > 1 {
 		if err := r.LeadershipTransfer().Error(); err != nil {
 			n.cfg.Logger.Debug("leadership not handed over", "group", n.cfg.Group, "error", err)
@@ -145,7 +145,7 @@ func (n *Node) lead(ctx context.Context, r *raft.Raft) (end func()) {
 	go func() {
 		defer close(done)
 		term := r.CurrentTerm()
-		if err := n.Wait(ctx, r.Barrier(0)); err != nil {
+		if err := n.Barrier(ctx); err != nil {
 			n.cfg.Logger.Debug("leadership lost before the barrier", "group", n.cfg.Group, "term", term, "error", err)
 			return
 		}
@@ -200,7 +200,7 @@ func (n *Node) Snapshot(ctx context.Context) error {
 	if err := r.ReloadConfig(knobs); err != nil {
 		return fmt.Errorf("set trailing logs of group %d: %w", n.cfg.Group, err)
 	}
-	if err := n.Wait(ctx, r.Snapshot()); err != nil {
+	if err := n.start(func(r *raft.Raft) raft.Future { return r.Snapshot() }).Wait(ctx); err != nil {
 		return fmt.Errorf("snapshot group %d: %w", n.cfg.Group, err)
 	}
 	after, _ := n.cfg.Log.Bytes()

@@ -1,0 +1,305 @@
+package ps
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"hcclps/p2p/link"
+	"hcclps/ps/layout"
+	"hcclps/ps/wire"
+)
+
+// Formation. The server whose address is first in the list founds the cluster:
+// it waits until every server has said who it is, lays the groups out, writes
+// that down and tells the others, who write it down before they answer. Servers
+// that wait ask the others meanwhile: one that was formed already passes the
+// formation on. So it may be killed anywhere in between.
+
+const (
+	formPause = 250 * time.Millisecond
+	formAsk   = 2 * time.Second
+	formSay   = 5 * time.Second
+)
+
+// who is a server's answer to KindIdentify.
+type who struct {
+	identity
+	Addr       string     `json:"addr"`
+	Peers      []string   `json:"peers"`
+	Replicas   int        `json:"replicas"`
+	Shards     int        `json:"shards"`
+	Durability string     `json:"durability"`
+	Scratch    bool       `json:"scratch"`
+	Formation  *formation `json:"formation,omitempty"`
+}
+
+func (s *Server) whoami() who {
+	w := who{
+		identity: s.self, Addr: s.cfg.Advertise, Peers: s.cfg.Peers, Replicas: s.cfg.Replicas,
+		Shards: s.cfg.Shards, Durability: s.cfg.Durability, Scratch: s.cfg.Scratch,
+	}
+	if f, ok := s.formed(); ok {
+		w.Formation = &f
+	}
+	return w
+}
+
+// plan is what all servers must have been told the same.
+func (w who) plan() string {
+	return fmt.Sprintf("servers %s, %d replicas, %d shards, %s, scratch %v", strings.Join(w.Peers, ","), w.Replicas, w.Shards, w.Durability, w.Scratch)
+}
+
+// form returns when this server knows how the cluster was formed.
+func (s *Server) form(ctx context.Context) error {
+	if _, ok := s.formed(); ok {
+		return nil
+	}
+	deadline := time.Now().Add(s.cfg.FormTimeout)
+	tick := time.NewTicker(formPause)
+	defer tick.Stop()
+	said := time.Time{}
+	for {
+		seen, missing := s.askPeers(ctx)
+		done, err := s.settle(ctx, seen, len(missing) == 0)
+		if err != nil || done {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("form cluster %q: after %v: %w", s.cfg.Cluster, s.cfg.FormTimeout, s.lacking(missing))
+		}
+		if time.Since(said) > formSay {
+			said = time.Now()
+			s.log.Info("waiting for the cluster to form", "missing", s.lacking(missing))
+		}
+		select {
+		case <-s.formedCh:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// lacking says whom formation waits for, and why.
+func (s *Server) lacking(missing map[string]error) error {
+	var errs []error
+	for _, addr := range s.cfg.Peers {
+		if err := missing[addr]; err != nil {
+			errs = append(errs, fmt.Errorf("server %s: %w", addr, err))
+		}
+	}
+	if len(errs) == 0 {
+		errs = append(errs, fmt.Errorf("the founder %s has not formed it yet", s.cfg.Peers[0]))
+	}
+	return errors.Join(errs...)
+}
+
+// askPeers asks every server in the list who it is; missing says why some have not answered.
+func (s *Server) askPeers(ctx context.Context) (seen map[string]who, missing map[string]error) {
+	ctx, cancel := context.WithTimeout(ctx, formAsk)
+	defer cancel()
+	seen, missing = map[string]who{s.cfg.Advertise: s.whoami()}, map[string]error{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, addr := range s.cfg.Peers {
+		if addr == s.cfg.Advertise {
+			continue
+		}
+		wg.Go(func() {
+			var w who
+			err := s.tell(ctx, addr, "", wire.KindIdentify, struct{}{}, &w)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				missing[addr] = err
+			} else {
+				seen[addr] = w
+			}
+		})
+	}
+	wg.Wait()
+	return seen, missing
+}
+
+// tell sends a server a control request; reply is filled from the answer's body unless nil.
+func (s *Server) tell(ctx context.Context, addr, to string, kind wire.Kind, fields, reply any) error {
+	head, err := wire.Control(kind, fields)
+	if err != nil {
+		return err
+	}
+	call := link.Call{To: to, Head: head, Priority: link.Push}
+	if len(head) > link.MaxHead { // a large layout travels as a body
+		call.Head, call.Body = head[:2], [][]byte{head[2:]}
+	}
+	got, err := s.client.Call(ctx, addr, call)
+	if err != nil {
+		return err
+	}
+	a, err := wire.DecodeAnswer(got.Head)
+	if err != nil {
+		return fmt.Errorf("answer of %s: %w", addr, err)
+	}
+	if a.Status != wire.OK {
+		return fmt.Errorf("%v: %s", a.Status, a.Detail)
+	}
+	if reply == nil {
+		return nil
+	}
+	if err := json.Unmarshal(got.Body, reply); err != nil {
+		return fmt.Errorf("answer of %s: %w", addr, err)
+	}
+	return nil
+}
+
+// settle looks at who answered: it adopts a formation that is there already or,
+// on the founder with all servers present, makes one.
+func (s *Server) settle(ctx context.Context, seen map[string]who, all bool) (done bool, err error) {
+	for _, addr := range s.cfg.Peers {
+		w, ok := seen[addr]
+		if !ok || w.Formation == nil {
+			continue
+		}
+		return true, s.adopt(*w.Formation, "server "+w.Name+" at "+addr)
+	}
+	if err := s.agree(seen); err != nil {
+		return false, err
+	}
+	if !all || s.cfg.Peers[0] != s.cfg.Advertise {
+		return false, nil
+	}
+	f, err := s.found(seen)
+	if err != nil {
+		return false, err
+	}
+	if err := s.adopt(f, "this server, the founder"); err != nil {
+		return false, err
+	}
+	for _, m := range f.Members {
+		if m.ID == s.self.ID {
+			continue
+		}
+		say, cancel := context.WithTimeout(ctx, formAsk)
+		if err := s.tell(say, m.Addr, m.ID, wire.KindForm, f, nil); err != nil {
+			s.log.Warn("formation not delivered; the server will ask for it", "server", m.Name, "addr", m.Addr, "error", err)
+		}
+		cancel()
+	}
+	return true, nil
+}
+
+// agree refuses servers that share a name or were told different things.
+func (s *Server) agree(seen map[string]who) error {
+	var errs []error
+	names := map[string]who{}
+	me := s.whoami()
+	for _, addr := range s.cfg.Peers {
+		w, ok := seen[addr]
+		if !ok {
+			continue
+		}
+		if other, taken := names[w.Name]; taken {
+			errs = append(errs, fmt.Errorf("two servers are named %q: %s (id %s) and %s (id %s): give each its own --name", w.Name, other.Addr, other.ID, w.Addr, w.ID))
+		}
+		names[w.Name] = w
+		if w.Addr != addr {
+			errs = append(errs, fmt.Errorf("server %q at %s advertises %s: two servers claim one address, or the list is wrong", w.Name, addr, w.Addr))
+		}
+		if w.plan() != me.plan() {
+			errs = append(errs, fmt.Errorf("servers were started differently: %q with %s; %q with %s", me.Name, me.plan(), w.Name, w.plan()))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("form cluster %q: %w", s.cfg.Cluster, err)
+	}
+	return nil
+}
+
+// found lays the cluster out.
+func (s *Server) found(seen map[string]who) (formation, error) {
+	cfg := layout.Config{Cluster: s.cfg.Cluster, Replicas: s.cfg.Replicas, Shards: s.cfg.Shards}
+	for _, addr := range s.cfg.Peers {
+		w := seen[addr]
+		cfg.Members = append(cfg.Members, layout.Member{ID: w.ID, Name: w.Name, Addr: w.Addr})
+	}
+	l, err := layout.New(cfg)
+	if err != nil {
+		return formation{}, fmt.Errorf("form cluster %q: %w", s.cfg.Cluster, err)
+	}
+	f := formation{Layout: l, Durability: s.cfg.Durability, Scratch: s.cfg.Scratch}
+	if s.cfg.AllowSameHost {
+		return f, nil
+	}
+	for g := range l.Groups() {
+		hosts := map[string]string{}
+		for _, id := range l.Replicas(g) {
+			m, _ := l.Member(id)
+			if other, taken := hosts[host(m.Addr)]; taken {
+				return f, fmt.Errorf("form cluster %q: replicas of group %d on %s and %s would share the host %s and die together: add servers on other hosts, or allow it with --allow-same-host", s.cfg.Cluster, g, other, m.Addr, host(m.Addr))
+			}
+			hosts[host(m.Addr)] = m.Addr
+		}
+	}
+	return f, nil
+}
+
+// adopt writes a formation down and puts it in force here. A second one is
+// refused unless it is the same.
+func (s *Server) adopt(f formation, from string) error {
+	if err := f.Validate(); err != nil {
+		return fmt.Errorf("formation from %s: %w", from, err)
+	}
+	if err := s.belongs(f); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if have := s.formation.Load(); have != nil {
+		was, _ := json.Marshal(have)
+		is, _ := json.Marshal(f)
+		if string(was) != string(is) {
+			return fmt.Errorf("cluster %q is formed already, with members %s; %s says %s", s.cfg.Cluster, names(have.Layout), from, names(f.Layout))
+		}
+		return nil
+	}
+	if err := save(s.store, keyFormation, f); err != nil {
+		return err
+	}
+	s.formation.Store(&f)
+	close(s.formedCh)
+	s.log.Info("cluster formed", "by", from, "members", names(f.Layout), "shards", len(f.Shards), "replicas", len(f.Meta), "durability", f.durable())
+	return nil
+}
+
+// belongs says why a formation is not this server's.
+func (s *Server) belongs(f formation) error {
+	if f.Cluster != s.cfg.Cluster {
+		return fmt.Errorf("formation is of cluster %q, this server belongs to %q", f.Cluster, s.cfg.Cluster)
+	}
+	if slices.ContainsFunc(f.Members, func(m layout.Member) bool { return m.ID == s.self.ID }) {
+		return nil
+	}
+	for _, m := range f.Members {
+		if m.Name == s.cfg.Name || m.Addr == s.cfg.Advertise {
+			return fmt.Errorf("cluster %q knows server %q at %s by the id %s; the data in %s is of %s: the server's old data directory is missing, that id is retired and its groups go on with the others", f.Cluster, m.Name, m.Addr, m.ID, s.cfg.Dir, s.self.ID)
+		}
+	}
+	return fmt.Errorf("cluster %q was formed without server %q at %s: its members are %s", f.Cluster, s.cfg.Name, s.cfg.Advertise, names(f.Layout))
+}
+
+func names(l layout.Layout) string {
+	var b strings.Builder
+	for i, m := range l.Members {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%s (%s, id %s)", m.Name, m.Addr, m.ID)
+	}
+	return b.String()
+}

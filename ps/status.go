@@ -1,0 +1,61 @@
+package ps
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"hcclps/ps/layout"
+	"hcclps/ps/wire"
+)
+
+// Status is what this server sees; with waiting it says who waits for whom.
+func (s *Server) Status(waiting bool) wire.ServerStatus {
+	out := wire.ServerStatus{
+		Name: s.cfg.Name, Addr: s.cfg.Advertise, Version: s.cfg.Version, Uptime: time.Since(s.started),
+	}
+	f, formed := s.formed()
+	g := s.groups.Load()
+	if !formed || g == nil {
+		return out
+	}
+	out.ID = s.self.ID
+	for _, id := range g.ids {
+		var gs wire.GroupStatus
+		if id == layout.MetaGroup {
+			gs = g.meta.Status(waiting)
+		} else {
+			gs = g.shards[id].Status(waiting)
+			gs.Durable = f.durable()
+		}
+		gs.Group = id
+		out.Groups = append(out.Groups, gs)
+	}
+	return out
+}
+
+// leaderless says what Ready waits for, "" when there is nothing.
+func (s *Server) leaderless() string {
+	g := s.groups.Load()
+	if g == nil {
+		return "its groups are not open yet"
+	}
+	var lacking []string
+	for _, id := range g.ids {
+		var leader string
+		var leads, here bool
+		if id == layout.MetaGroup {
+			leader, leads = g.meta.Status(false).Leader, g.meta.IsLeader()
+		} else {
+			leader, leads = g.shards[id].Status(false).Leader, g.shards[id].IsLeader()
+		}
+		here = leader == s.self.ID
+		if leader == "" && !leads || here && !leads {
+			lacking = append(lacking, fmt.Sprint(id))
+		}
+	}
+	if len(lacking) == 0 {
+		return ""
+	}
+	return "no leader yet in groups " + strings.Join(lacking, ", ")
+}
