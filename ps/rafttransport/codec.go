@@ -73,7 +73,7 @@ func appendHead(b []byte, to string, cmd any, crc func(*raft.Log) uint32) ([]byt
 		}
 	case *raft.RequestVoteRequest:
 		u64(a.Term, a.LastLogIndex, a.LastLogTerm)
-		b = append(b, flag(a.LeadershipTransfer, 1))
+		b = append(b, bit(a.LeadershipTransfer, 1))
 	case *raft.RequestPreVoteRequest:
 		u64(a.Term, a.LastLogIndex, a.LastLogTerm)
 	case *raft.TimeoutNowRequest:
@@ -88,9 +88,9 @@ func appendHead(b []byte, to string, cmd any, crc func(*raft.Log) uint32) ([]byt
 	return b, nil
 }
 
-func flag(on bool, bit byte) byte {
+func bit(on bool, value byte) byte {
 	if on {
-		return bit
+		return value
 	}
 	return 0
 }
@@ -270,7 +270,7 @@ func appendReply(b []byte, q *request, r reply) ([]byte, error) {
 	if r.status == statusFine {
 		b = le.AppendUint64(b, r.term)
 		b = le.AppendUint64(b, r.last)
-		b = append(b, flag(r.success, 1)|flag(r.noWait, 2), byte(r.version))
+		b = append(b, bit(r.success, 1)|bit(r.noWait, 2), byte(r.version))
 	} else {
 		text := r.text[:min(len(r.text), 4<<10)]
 		b = append(le.AppendUint16(b, uint16(len(text))), text...)

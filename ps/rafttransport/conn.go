@@ -66,6 +66,15 @@ func (c *conn) fail(err error) {
 	}
 }
 
+func (c *conn) alive() bool {
+	select {
+	case <-c.dead:
+		return false
+	default:
+		return true
+	}
+}
+
 func (c *conn) cause() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -215,7 +224,7 @@ func (c *conn) wait(call *call, limit time.Duration, give, stop <-chan struct{})
 	case <-stop:
 	case <-timer.C:
 		c.forget(call)
-		if time.Duration(c.heard.Load()) < call.since {
+		if time.Duration(c.heard.Load()) <= call.since {
 			c.fail(fmt.Errorf("silent for %v", limit))
 		}
 		return reply{}, fmt.Errorf("server %s has not answered in %v", c.id, limit)

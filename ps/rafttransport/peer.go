@@ -48,7 +48,7 @@ type dialling struct {
 // get gives the connection; fresh says that it was made for this call.
 func (l *lane) get(give <-chan struct{}) (c *conn, fresh bool, err error) {
 	l.mu.Lock()
-	if l.conn != nil {
+	if l.conn != nil && l.conn.alive() {
 		defer l.mu.Unlock()
 		return l.conn, false, nil
 	}

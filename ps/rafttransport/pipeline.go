@@ -52,8 +52,11 @@ func (f *future) Error() error {
 	select {
 	case <-f.done:
 		return f.err
-	case <-f.p.closed:
-		return raft.ErrPipelineShutdown
+	case <-f.p.failed:
+		if f.settled() {
+			return f.err
+		}
+		return f.p.err
 	}
 }
 
@@ -98,6 +101,13 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 	f := &future{p: p, start: time.Now(), args: args, resp: resp, done: make(chan struct{})}
 	parts := split(args, maxBatch)
 	for i, part := range parts {
+		select {
+		case <-p.closed:
+			return nil, raft.ErrPipelineShutdown
+		case <-p.failed:
+			return nil, p.err
+		default:
+		}
 		select {
 		case p.slots <- struct{}{}:
 		case <-f.done: // a part was refused: the rest would be too
@@ -147,6 +157,9 @@ func (p *pipeline) run(ctx context.Context) {
 		if err == nil && s.f.resp.Success && !s.last {
 			continue
 		}
+		if err != nil {
+			p.err = err
+		}
 		s.f.err = err
 		close(s.f.done)
 		select {
@@ -156,7 +169,6 @@ func (p *pipeline) run(ctx context.Context) {
 		case <-p.t.done:
 		}
 		if err != nil {
-			p.err = err
 			return
 		}
 	}
