@@ -122,7 +122,7 @@ func sumOf(e *raft.Log) uint32 {
 	return crc32.Checksum(e.Data, castagnoli)
 }
 
-// append writes one entry; touched collects the segments written to.
+// append writes one entry; touched collects the segments to be synced.
 func (l *Log) append(e *raft.Log, touched []*segment) ([]*segment, error) {
 	f := frame{
 		index: e.Index, term: e.Term, kind: e.Type, appended: nanos(e.AppendedAt), length: uint32(len(e.Data)), payload: sumOf(e),
@@ -138,17 +138,17 @@ func (l *Log) append(e *raft.Log, touched []*segment) ([]*segment, error) {
 			copy(home.m[off:], e.Data) // retired by holders of write only
 		}
 		f.home, f.off = home.seq, uint32(off)
-		touched = touch(touched, home)
+		touched = l.touch(touched, home)
 	}
 	g, err := l.publish(&f, home)
 	if err != nil {
 		return touched, err
 	}
-	return touch(touched, g), nil
+	return l.touch(touched, g), nil
 }
 
-func touch(gs []*segment, g *segment) []*segment {
-	if slices.Contains(gs, g) {
+func (l *Log) touch(gs []*segment, g *segment) []*segment {
+	if !l.cfg.Sync || slices.Contains(gs, g) {
 		return gs
 	}
 	return append(gs, g)
