@@ -163,7 +163,7 @@ func TestUnmix(t *testing.T) {
 }
 
 // BenchmarkGrowthPause reports the longest Apply of a single new row on the way to 10^7 rows, by the thread's own clock, since the machine may be
-// shared: no row waits for a rehash of the whole. What is left is the kernel clearing a huge page.
+// shared: no row waits for a rehash of the whole.
 func BenchmarkGrowthPause(b *testing.B) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

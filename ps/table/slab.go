@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	minSlab  = 64 << 10
-	maxSlab  = 64 << 20
-	hugeSlab = 2 << 20 // from here on huge pages are asked for
-	osPage   = 4096
+	minSlab = 64 << 10
+	maxSlab = 64 << 20
+	osPage  = 4096
 )
 
 // slabs cuts numbered blocks of one size from anonymous mappings, outside the heap and out of the collector's sight.
 // Blocks lie in extents of a power of two of them, each behind a head of headBytes a block; slabs are runs of extents.
+// Huge pages are not asked for: at 10^7 rows they made lookups no faster, and clearing one can hold up a push for some milliseconds.
 // A new slab is a 128th of what is mapped already, within 64 KiB and 64 MiB, so that the part not yet used stays below 1 %.
 type slabs struct {
 	block, head int              // bytes of a block, and of its head
@@ -62,9 +62,6 @@ func (s *slabs) grow() error {
 	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		return fmt.Errorf("grow table: map %d bytes: %w: give the server more memory, or the table more shards", size, err)
-	}
-	if size >= hugeSlab {
-		_ = unix.Madvise(mem, unix.MADV_HUGEPAGE) // a hint: without it lookups miss the TLB more often
 	}
 	s.maps = append(s.maps, mem)
 	s.mapped += int64(size)
