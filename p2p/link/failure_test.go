@@ -303,7 +303,11 @@ func TestIdleConnectionLives(t *testing.T) {
 
 func TestDeadAddressFailsFast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, echo(nil), nil)
+		counted := &noBulk{dials: 2}
+		w := start(t, echo(nil), func(s *settings) {
+			counted.Network = s.network
+			s.network = counted
+		})
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		calls := 0
@@ -313,8 +317,8 @@ func TestDeadAddressFailsFast(t *testing.T) {
 			calls++
 			<-time.After(time.Millisecond)
 		}
-		if calls < 9000 {
-			t.Errorf("only %d calls failed in 10 s", calls)
+		if calls < 9000 || counted.dials > 60 {
+			t.Errorf("%d calls failed in 10 s, with %d dials", calls, counted.dials)
 		}
 		ln, err := w.net.Listen(t.Context(), "nobody:1")
 		check(t, err)

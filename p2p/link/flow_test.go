@@ -134,9 +134,53 @@ func TestSendsFollowGrants(t *testing.T) {
 			t.Errorf("sent %q, want %q", sent, want)
 		}
 		<-b.done
+		if err := admit(b, 2, 1); !errors.Is(err, ErrMalformed) {
+			t.Errorf("a grant after the last byte: %v", err)
+		}
+		c := newSending([][]byte{[]byte("secret")}, 6)
+		o.cancel(c, errors.New("enough"))
+		for i := range uint32(2) { // in memory that held other bytes before
+			if err := admit(c, i, 3); err != nil {
+				t.Error(err)
+			}
+			if got := string(<-comm.bufs); got != "\x00\x00\x00" {
+				t.Errorf("for a cancelled body %q was sent", got)
+			}
+		}
 		stop()
 		if err := <-ended; err != nil {
 			t.Errorf("outflow ended with %v", err)
 		}
+	})
+}
+
+func TestOutboxIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutbox()
+		call := frame{kind: kindCall, bodyLen: MaxInline}
+		body := [][]byte{make([]byte, MaxInline)}
+		sent, gone := 0, make(chan struct{})
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for o.send(t.Context(), nil, gone, call, body) {
+				sent++
+			}
+		}()
+		synctest.Wait()
+		if most := outboxRoom/MaxInline + 1; sent < 2 || sent > most {
+			t.Errorf("%d calls were taken, at most %d have room", sent, most)
+		}
+		o.post(frame{kind: kindHeartbeat}) // is never held up
+		first := sent
+		if got := len(o.take()); got < first*MaxInline {
+			t.Errorf("%d bytes for the writer", got)
+		}
+		synctest.Wait()
+		if sent != 2*first {
+			t.Errorf("%d calls more were taken after the writer took %d", sent-first, first)
+		}
+		close(gone)
+		<-ended
 	})
 }

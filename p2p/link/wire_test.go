@@ -32,13 +32,15 @@ func sampleFrames() []frame {
 }
 
 func sampleHellos() ([]Hello, []verdictMsg) {
-	return []Hello{
+	hellos := []Hello{
 		{Version: Version, Cluster: "c", From: "w1", To: "s1", Purpose: Bulk, Pair: 0x0102030405060708, Info: "host"},
 		{Version: Version, Purpose: RaftSnapshot},
-	}, []verdictMsg{
+	}
+	verdicts := []verdictMsg{
 		{version: Version, cluster: "c", id: "s1", info: "host"},
 		{version: Version, code: codeMalformed, text: "no"},
 	}
+	return hellos, verdicts
 }
 
 func TestGoldenWire(t *testing.T) {
