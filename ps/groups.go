@@ -196,7 +196,7 @@ func (s *Server) chooseLogRoot(f formation) (string, error) {
 		return filepath.Abs(inside)
 	}
 	need := int64(s.shardsHere(f)) * s.cfg.LogBudget
-	dir := filepath.Join(tmpfs, "hcclps-"+s.cfg.Cluster+"-"+s.cfg.Name)
+	dir := MemoryLogDir(s.cfg.Cluster, s.cfg.Name)
 	err := raftlog.CheckSpace(tmpfs, need)
 	if err == nil {
 		err = os.MkdirAll(dir, 0o700)

@@ -14,6 +14,13 @@ import (
 // tmpfs is where logs live in memory.
 const tmpfs = "/dev/shm"
 
+// MemoryLogDir is where a server keeps the logs of its shards under
+// QuorumMemory, unless told otherwise. Who takes a cluster down for good
+// removes it.
+func MemoryLogDir(cluster, server string) string {
+	return filepath.Join(tmpfs, "hcclps-"+cluster+"-"+server)
+}
+
 // Shares of a server's memory.
 const (
 	copyShare  = 8 // an eighth, at most ...
