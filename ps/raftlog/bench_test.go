@@ -60,6 +60,7 @@ func BenchmarkStore(b *testing.B) {
 }
 
 func benchStoreLogs(b *testing.B, kind string, size int) {
+	b.Helper()
 	var s benchStore = &ring{}
 	var l *Log
 	if kind != "ring" {

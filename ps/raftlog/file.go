@@ -22,10 +22,13 @@ func makeDir(dir string) error {
 	if dir == "" {
 		return errors.New("no directory given")
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make directory: %w", err)
-	}
 	st, err := os.Lstat(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("make directory: %w", err)
+		}
+		return syncDir(filepath.Dir(dir))
+	}
 	if err != nil {
 		return fmt.Errorf("look at directory: %w", err)
 	}

@@ -287,12 +287,9 @@ func (l *Log) settle() error {
 	if err := l.retireBefore(l.first); err != nil {
 		return err
 	}
-	if l.cfg.Sync {
-		for _, g := range l.segs {
-			if err := g.sync(); err != nil {
-				return err
-			}
-		}
+	// A retirement that a power loss took back would break the chain in the middle.
+	if err := l.flush(l.files()...); err != nil {
+		return err
 	}
 	l.durable = l.now()
 	return nil

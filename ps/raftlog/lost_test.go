@@ -13,7 +13,7 @@ import (
 )
 
 // spoil changes one byte of a file.
-func spoil(t *testing.T, path string, at int64) {
+func spoil(t testing.TB, path string, at int64) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -36,7 +36,7 @@ func firstSegment(n *node) *segment {
 	return n.log.segs[0]
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -47,43 +47,43 @@ func must(t *testing.T, err error) {
 // changes nothing: with the right files back the log opens.
 func TestLostWhileStopped(t *testing.T) {
 	for name, c := range map[string]struct {
-		harm func(t *testing.T, n *node, older string)
+		harm func(n *node, older string)
 		kind error
 		says string
 	}{
-		"directory deleted": {func(t *testing.T, n *node, _ string) { must(t, os.RemoveAll(n.cfg.Dir)) }, ErrLost, "directory is gone"},
-		"files deleted": {func(t *testing.T, n *node, _ string) {
-			must(t, os.RemoveAll(n.cfg.Dir))
-			must(t, os.Mkdir(n.cfg.Dir, 0o700))
+		"directory deleted": {func(n *node, _ string) { must(n.tb, os.RemoveAll(n.cfg.Dir)) }, ErrLost, "directory is gone"},
+		"files deleted": {func(n *node, _ string) {
+			must(n.tb, os.RemoveAll(n.cfg.Dir))
+			must(n.tb, os.Mkdir(n.cfg.Dir, 0o700))
 		}, ErrLost, "is gone"},
-		"one segment deleted": {func(t *testing.T, n *node, _ string) { must(t, os.Remove(segPath(n.cfg.Dir, 2))) }, ErrLost, "00000002.seg is gone"},
-		"older copy put back": {func(t *testing.T, n *node, older string) { copyDir(t, filepath.Join(older, "log"), n.cfg.Dir) }, ErrLost, "older copy"},
-		"id changed": {func(t *testing.T, n *node, _ string) {
+		"one segment deleted": {func(n *node, _ string) { must(n.tb, os.Remove(segPath(n.cfg.Dir, 2))) }, ErrLost, "00000002.seg is gone"},
+		"older copy put back": {func(n *node, older string) { copyDir(n.tb, filepath.Join(older, "log"), n.cfg.Dir) }, ErrLost, "older copy"},
+		"id changed": {func(n *node, _ string) {
 			for no := range uint32(4) {
-				spoil(t, segPath(n.cfg.Dir, no), 16)
+				spoil(n.tb, segPath(n.cfg.Dir, no), 16)
 			}
 		}, ErrLost, "belongs to log"},
-		"store deleted": {func(t *testing.T, n *node, _ string) { must(t, os.RemoveAll(n.storeDir())) }, ErrLost, "has no log id"},
-		"older store put back": {func(t *testing.T, n *node, older string) {
-			copyDir(t, filepath.Join(older, "store"), n.storeDir())
+		"store deleted": {func(n *node, _ string) { must(n.tb, os.RemoveAll(n.storeDir())) }, ErrLost, "has no log id"},
+		"older store put back": {func(n *node, older string) {
+			copyDir(n.tb, filepath.Join(older, "store"), n.storeDir())
 		}, ErrCorrupt, "older copy of the store"},
-		"database older than its witness": {func(t *testing.T, n *node, older string) {
-			copyDir(t, filepath.Join(older, "store", "badger"), filepath.Join(n.storeDir(), "badger"))
+		"database older than its witness": {func(n *node, older string) {
+			copyDir(n.tb, filepath.Join(older, "store", "badger"), filepath.Join(n.storeDir(), "badger"))
 		}, ErrCorrupt, "lost its newest writes"},
-		"database deleted": {func(t *testing.T, n *node, _ string) {
-			must(t, os.RemoveAll(filepath.Join(n.storeDir(), "badger")))
+		"database deleted": {func(n *node, _ string) {
+			must(n.tb, os.RemoveAll(filepath.Join(n.storeDir(), "badger")))
 		}, ErrCorrupt, "database is gone"},
-		"witness deleted": {func(t *testing.T, n *node, _ string) {
-			must(t, os.Remove(filepath.Join(n.storeDir(), witnessName)))
+		"witness deleted": {func(n *node, _ string) {
+			must(n.tb, os.Remove(filepath.Join(n.storeDir(), witnessName)))
 		}, ErrCorrupt, witnessName},
-		"segment truncated": {func(t *testing.T, n *node, _ string) {
-			must(t, os.Truncate(segPath(n.cfg.Dir, 3), 5000))
+		"segment truncated": {func(n *node, _ string) {
+			must(n.tb, os.Truncate(segPath(n.cfg.Dir, 3), 5000))
 		}, ErrCorrupt, "00000003.seg at offset 5000"},
-		"payload changed":    {func(t *testing.T, n *node, _ string) { spoil(t, segPath(n.cfg.Dir, 3), testSegment-4096) }, ErrCorrupt, "00000003.seg at offset 1040512: payload of entry 2"},
-		"descriptor changed": {func(t *testing.T, n *node, _ string) { spoil(t, segPath(n.cfg.Dir, 3), 64*5+8) }, ErrCorrupt, "00000003.seg at offset 320"},
-		"header changed":     {func(t *testing.T, n *node, _ string) { spoil(t, segPath(n.cfg.Dir, 3), 33) }, ErrCorrupt, "00000003.seg at offset 0"},
-		"segment zeroed": {func(t *testing.T, n *node, _ string) {
-			must(t, os.WriteFile(segPath(n.cfg.Dir, 3), make([]byte, testSegment), 0o600))
+		"payload changed":    {func(n *node, _ string) { spoil(n.tb, segPath(n.cfg.Dir, 3), testSegment-4096) }, ErrCorrupt, "00000003.seg at offset 1040512: payload of entry 2"},
+		"descriptor changed": {func(n *node, _ string) { spoil(n.tb, segPath(n.cfg.Dir, 3), 64*5+8) }, ErrCorrupt, "00000003.seg at offset 320"},
+		"header changed":     {func(n *node, _ string) { spoil(n.tb, segPath(n.cfg.Dir, 3), 33) }, ErrCorrupt, "00000003.seg at offset 0"},
+		"segment zeroed": {func(n *node, _ string) {
+			must(n.tb, os.WriteFile(segPath(n.cfg.Dir, 3), make([]byte, testSegment), 0o600))
 		}, ErrLost, "ends at entry 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestLostWhileStopped(t *testing.T) {
 			n.put(51, 100, 2, 4000)
 			n.close()
 			copyDir(t, n.root, newer)
-			c.harm(t, n, older)
+			c.harm(n, older)
 			for range 2 {
 				if err := n.open(); !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.says) {
 					if err == nil {
@@ -132,20 +132,20 @@ func TestCopyWithOtherEntriesIsLost(t *testing.T) {
 
 // TestLostWhileRunning: Run notices within a second that files went away.
 func TestLostWhileRunning(t *testing.T) {
-	for name, harm := range map[string]func(t *testing.T, n *node){
-		"directory deleted": func(t *testing.T, n *node) { must(t, os.RemoveAll(n.cfg.Dir)) },
-		"directory replaced": func(t *testing.T, n *node) {
-			must(t, os.Rename(n.cfg.Dir, n.cfg.Dir+".old"))
-			must(t, os.Mkdir(n.cfg.Dir, 0o700))
+	for name, harm := range map[string]func(n *node){
+		"directory deleted": func(n *node) { must(n.tb, os.RemoveAll(n.cfg.Dir)) },
+		"directory replaced": func(n *node) {
+			must(n.tb, os.Rename(n.cfg.Dir, n.cfg.Dir+".old"))
+			must(n.tb, os.Mkdir(n.cfg.Dir, 0o700))
 		},
-		"one segment deleted": func(t *testing.T, n *node) { must(t, os.Remove(segPath(n.cfg.Dir, 1))) },
-		"lock deleted":        func(t *testing.T, n *node) { must(t, os.Remove(filepath.Join(n.cfg.Dir, lockName))) },
+		"one segment deleted": func(n *node) { must(n.tb, os.Remove(segPath(n.cfg.Dir, 1))) },
+		"lock deleted":        func(n *node) { must(n.tb, os.Remove(filepath.Join(n.cfg.Dir, lockName))) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := newNode(t)
 				n.put(1, 10, 1, 4000)
-				harm(t, n)
+				harm(n)
 				err := n.log.Run(t.Context())
 				var lost *LostError
 				if !errors.As(err, &lost) || lost.Group != 7 || lost.Dir != n.cfg.Dir {

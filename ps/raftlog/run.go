@@ -1,7 +1,6 @@
 package raftlog
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,22 +107,19 @@ func (l *Log) trim() error {
 		return nil
 	}
 	l.reap()
-	slices.SortFunc(l.free, func(a, b *segment) int {
-		odd := func(g *segment) int64 {
-			return (int64(len(g.m)) - l.cfg.SegmentSize) * (int64(len(g.m)) - l.cfg.SegmentSize)
-		}
-		return cmp.Or(cmp.Compare(odd(b), odd(a)), cmp.Compare(a.seq, b.seq))
-	})
-	var drop []*segment
 	over := l.size() - l.cfg.Budget
-	l.free = slices.DeleteFunc(l.free, func(g *segment) bool {
-		if over < int64(len(g.m)) || g.seq == l.seq {
+	var drop []*segment
+	dropped := func(g *segment) bool {
+		n := int64(len(g.m))
+		if n > over || g.seq == l.seq {
 			return false
 		}
-		over -= int64(len(g.m))
+		over -= n
 		drop = append(drop, g)
 		return true
-	})
+	}
+	l.free = slices.DeleteFunc(l.free, func(g *segment) bool { return int64(len(g.m)) != l.cfg.SegmentSize && dropped(g) })
+	l.free = slices.DeleteFunc(l.free, dropped)
 	l.mu.Unlock()
 	if len(drop) == 0 {
 		return nil

@@ -39,7 +39,7 @@ func CheckSpace(dir string, need int64) error {
 }
 
 func inMemory(st unix.Statfs_t) bool {
-	return int64(st.Type) == unix.TMPFS_MAGIC || int64(st.Type) == unix.RAMFS_MAGIC
+	return st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC
 }
 
 // spaceHint tells how large the file system of dir is and how to get more.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	badger "github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
@@ -135,13 +136,18 @@ func openBadger(dir string, s *Store) (db *badger.DB, err error) {
 	o.DetectConflicts, o.MetricsEnabled = false, false
 	o.MemTableSize, o.NumMemtables = 8<<20, 2
 	o.ValueLogFileSize, o.NumGoroutines, o.NumCompactors = 16<<20, 1, 2
-	if db, err = badger.Open(o); err != nil {
+	db, err = badger.Open(o)
+	if errno := syscall.Errno(0); errors.As(err, &errno) {
+		return nil, fmt.Errorf("open database: %w", err) // the system's no, not the bytes'
+	}
+	if err != nil {
 		return nil, &CorruptError{File: dir, Reason: err.Error()}
 	}
 	return db, nil
 }
 
-// openWitness returns how many commits the witness file saw.
+// openWitness returns how many commits the witness file saw. It exists, durably, before the database does; later
+// writes to it need no sync, as the database is never behind what they say.
 func (s *Store) openWitness(fresh bool) (uint64, error) {
 	path := filepath.Join(s.dir, witnessName)
 	flag := os.O_RDWR
@@ -149,17 +155,23 @@ func (s *Store) openWitness(fresh bool) (uint64, error) {
 		flag |= os.O_CREATE
 	}
 	f, err := os.OpenFile(path, flag, 0o600)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, &CorruptError{File: path, Reason: "file is gone"}
+	}
 	if err != nil {
-		return 0, &CorruptError{File: path, Reason: err.Error()}
+		return 0, fmt.Errorf("open witness: %w", err)
 	}
 	s.witness = f
 	var b [16]byte
 	n, err := f.ReadAt(b[:], 0)
 	if n == 0 && fresh {
-		return 0, nil
+		if _, err := f.WriteAt(encodeWitness(0), 0); err != nil {
+			return 0, fmt.Errorf("write witness: %w", err)
+		}
+		return 0, errors.Join(f.Sync(), syncDir(s.dir))
 	}
 	count, ok := decodeWitness(b[:n])
-	if !ok && n > 0 {
+	if !ok {
 		return 0, &CorruptError{File: path, Reason: fmt.Sprintf("counter fails its checksum (%d bytes read: %v)", n, err)}
 	}
 	if fresh && count > 0 {

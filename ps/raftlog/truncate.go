@@ -168,7 +168,7 @@ func (l *Log) undo(before uint64) {
 	if l.last == before || l.cause.Load() != nil {
 		return
 	}
-	err := error(nil)
+	var err error
 	if before < l.first || before == 0 {
 		err = l.deleteAll()
 	} else {
