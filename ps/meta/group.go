@@ -172,3 +172,6 @@ func (c capture) Persist(sink raft.SnapshotSink) error {
 
 // Release implements raft.FSMSnapshot.
 func (capture) Release() {}
+
+// Snapshot takes a snapshot of this replica now.
+func (g *Group) Snapshot(ctx context.Context) error { return g.node.Snapshot(ctx) }

@@ -1,0 +1,316 @@
+package meta
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"hcclps/ps/wire"
+)
+
+var bsp2 = wire.JobParams{World: 2, Parts: 1, Seed: 7}
+
+func apply1(t *testing.T, s *State, kind string, body any) Result {
+	t.Helper()
+	b, err := encodeEntry(kind, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Apply(b)
+}
+
+func open(worker string, rank uint32, p wire.JobParams) wire.OpenRequest {
+	return wire.OpenRequest{Job: "j", Worker: worker, Rank: rank, Params: p, Owner: "host pid " + worker}
+}
+
+func mustOpen(t *testing.T, s *State, worker string, rank uint32, p wire.JobParams) wire.OpenReply {
+	t.Helper()
+	r := apply1(t, s, kindOpen, open(worker, rank, p))
+	reply, ok := r.Reply.(wire.OpenReply)
+	if r.Answer.Status != wire.OK || !ok {
+		t.Fatalf("open %s: %v %s", worker, r.Answer.Status, r.Answer.Detail)
+	}
+	return reply
+}
+
+// land brings the plan in flight into force and ends its flight.
+func land(t *testing.T, s *State, p wire.Plan) {
+	t.Helper()
+	apply1(t, s, kindStage, stageEntry{Job: "j", ID: p.ID, Stage: Releasing})
+	apply1(t, s, kindStage, stageEntry{Job: "j", ID: p.ID, Stage: done})
+}
+
+func fly(t *testing.T, s *State, p wire.Plan) wire.Plan {
+	t.Helper()
+	r := apply1(t, s, kindPlan, planEntry{Job: "j", Plan: p})
+	got, ok := r.Reply.(wire.Plan)
+	if r.Answer.Status != wire.OK || !ok || got.ID == 0 {
+		t.Fatalf("plan did not take off: %+v", r)
+	}
+	return got
+}
+
+func TestOpenCountsIncarnations(t *testing.T) {
+	s := NewState()
+	for want := uint64(1); want <= 3; want++ {
+		got := mustOpen(t, s, "a", 0, bsp2)
+		if got.Incarnation != want || got.Params != bsp2 || !strings.HasPrefix(got.Owner, "host pid a") {
+			t.Errorf("opening %d: %+v", want, got)
+		}
+	}
+}
+
+func TestOpenRefusesAndShowsBothSides(t *testing.T) {
+	other := bsp2
+	other.World = 3
+	ssp := bsp2
+	ssp.Sync, ssp.Staleness = wire.SSP, 4
+	for name, c := range map[string]struct {
+		req  wire.OpenRequest
+		want []string
+	}{
+		"other world":         {open("b", 1, other), []string{"world 2", "world 3"}},
+		"other consistency":   {open("b", 1, ssp), []string{"bsp", "ssp:4"}},
+		"rank of another":     {open("b", 0, bsp2), []string{`worker "a" (host pid a`, `worker "b" (host pid b)`, "rank 0"}},
+		"another rank":        {open("a", 1, bsp2), []string{"rank 0", "rank 1"}},
+		"rank over the world": {open("b", 2, bsp2), []string{"rank 2", "world of 2"}},
+		"no name":             {open("", 1, bsp2), []string{"a name has 1 to 256 bytes"}},
+		"parts":               {open("b", 1, wire.JobParams{World: 2, Parts: 3}), []string{"parts 3"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := NewState()
+			mustOpen(t, s, "a", 0, bsp2)
+			before, _ := s.Encode()
+			r := apply1(t, s, kindOpen, c.req)
+			if r.Answer.Status != wire.Refused {
+				t.Fatalf("status %v, want refused", r.Answer.Status)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(r.Answer.Detail, want) {
+					t.Errorf("detail %q does not show %q", r.Answer.Detail, want)
+				}
+			}
+			if after, _ := s.Encode(); string(after) != string(before) {
+				t.Error("a refused opening changed the state")
+			}
+		})
+	}
+}
+
+func TestSessionOfAGhost(t *testing.T) {
+	s := NewState()
+	mustOpen(t, s, "a", 0, bsp2)
+	mustOpen(t, s, "a", 0, bsp2)
+	for inc, want := range map[uint64]wire.Status{1: wire.Fenced, 2: wire.OK, 3: wire.Unknown} {
+		if r := apply1(t, s, kindFinish, wire.SessionRef{Job: "j", Worker: "a", Incarnation: inc}); r.Answer.Status != want {
+			t.Errorf("incarnation %d: %v, want %v", inc, r.Answer.Status, want)
+		}
+	}
+	if w := s.Jobs["j"].worker("a"); w.State != Finished {
+		t.Errorf("state %s, want finished", w.State)
+	}
+	mustOpen(t, s, "a", 0, bsp2)
+	if w := s.Jobs["j"].worker("a"); w.State != Open {
+		t.Errorf("state %s after opening again, want open", w.State)
+	}
+}
+
+func TestTablesGetIDsInOrder(t *testing.T) {
+	s := NewState()
+	mustOpen(t, s, "a", 0, bsp2)
+	w := wire.Table{Name: "w", Dim: 8, Init: "zeros", Optimizer: "sgd", Params: map[string]float64{"lr": 0.1, "wd": 0}}
+	p := fly(t, s, wire.Plan{Kind: wire.PlanTable, Table: w})
+	if p.Table.ID != 1 || p.ID != 1 {
+		t.Errorf("first table and plan have ids %d and %d, want 1 and 1", p.Table.ID, p.ID)
+	}
+	if r := apply1(t, s, kindPlan, planEntry{Job: "j", Plan: wire.Plan{Kind: wire.PlanStop}}); r.Answer.Status != wire.Pending {
+		t.Errorf("a second plan beside the first: %v, want pending", r.Answer.Status)
+	}
+	if len(s.Jobs["j"].Tables) != 0 {
+		t.Error("the table exists before its plan is in force")
+	}
+	land(t, s, p)
+	r := apply1(t, s, kindPlan, planEntry{Job: "j", Plan: wire.Plan{Kind: wire.PlanTable, Table: w}})
+	if got := r.Reply.(wire.Plan); got.ID != 0 || got.Table.ID != 1 || r.Answer.Status != wire.OK {
+		t.Errorf("the same table again: %+v", r)
+	}
+	differs := w
+	differs.Params = map[string]float64{"lr": 0.2, "wd": 0}
+	r = apply1(t, s, kindPlan, planEntry{Job: "j", Plan: wire.Plan{Kind: wire.PlanTable, Table: differs}})
+	if r.Answer.Status != wire.Refused || !strings.Contains(r.Answer.Detail, `"lr":0.1`) || !strings.Contains(r.Answer.Detail, `"lr":0.2`) {
+		t.Errorf("a differing table: %v %s", r.Answer.Status, r.Answer.Detail)
+	}
+	v := wire.Table{Name: "v", Dim: 4}
+	if p := fly(t, s, wire.Plan{Kind: wire.PlanTable, Table: v}); p.Table.ID != 2 {
+		t.Errorf("second table has id %d, want 2", p.Table.ID)
+	}
+}
+
+func TestDroppedPlanLeavesNoTrace(t *testing.T) {
+	s := NewState()
+	mustOpen(t, s, "a", 0, bsp2)
+	p := fly(t, s, wire.Plan{Kind: wire.PlanTable, Table: wire.Table{Name: "w", Dim: 1}})
+	apply1(t, s, kindStage, stageEntry{Job: "j", ID: p.ID, Stage: Dropping})
+	if r := apply1(t, s, kindStage, stageEntry{Job: "j", ID: p.ID, Stage: Releasing}); r.Answer.Status != wire.OK {
+		t.Errorf("a late stage: %v", r.Answer.Status)
+	}
+	apply1(t, s, kindStage, stageEntry{Job: "j", ID: p.ID, Stage: done})
+	if j := s.Jobs["j"]; j.Plan != nil || len(j.Tables) != 0 {
+		t.Errorf("after the drop: plan %+v, tables %v", j.Plan, j.Tables)
+	}
+	if again := fly(t, s, wire.Plan{Kind: wire.PlanTable, Table: wire.Table{Name: "w", Dim: 1}}); again.ID != 2 || again.Table.ID != 1 {
+		t.Errorf("tried again: plan %d, table %d; want a new plan and the same table id", again.ID, again.Table.ID)
+	}
+}
+
+func TestExpelAndJoin(t *testing.T) {
+	s := NewState()
+	mustOpen(t, s, "a", 0, bsp2)
+	mustOpen(t, s, "b", 1, bsp2)
+	p := fly(t, s, wire.Plan{Kind: wire.PlanExpel, Worker: "b", Incarnation: 1, Why: "lease"})
+	if r := apply1(t, s, kindOpen, open("b", 1, bsp2)); r.Answer.Status != wire.Pending {
+		t.Errorf("opening while being expelled: %v, want pending", r.Answer.Status)
+	}
+	land(t, s, p)
+	if r := apply1(t, s, kindFinish, wire.SessionRef{Job: "j", Worker: "b", Incarnation: 1}); r.Answer.Status != wire.Unknown || !strings.Contains(r.Answer.Detail, "lease") {
+		t.Errorf("request of an expelled worker: %v %s", r.Answer.Status, r.Answer.Detail)
+	}
+	got := mustOpen(t, s, "b", 1, bsp2)
+	if w := s.Jobs["j"].worker("b"); w.State != Expelled || got.Incarnation != 2 {
+		t.Errorf("opened again: %+v", w)
+	}
+	stale := apply1(t, s, kindPlan, planEntry{Job: "j", Plan: wire.Plan{Kind: wire.PlanExpel, Worker: "b", Incarnation: 1}})
+	if stale.Reply.(wire.Plan).ID != 0 {
+		t.Error("an expel plan of an old incarnation took off")
+	}
+	join := wire.Plan{Kind: wire.PlanJoin, Join: wire.Fence{Target: wire.Target{Job: "j", Worker: "b", Incarnation: 2}, Params: bsp2, Rank: 1}}
+	land(t, s, fly(t, s, join))
+	if w := s.Jobs["j"].worker("b"); w.State != Open {
+		t.Errorf("after the join: %+v", w)
+	}
+}
+
+func TestClaims(t *testing.T) {
+	asp := wire.JobParams{World: 2, Sync: wire.ASP, Parts: 1}
+	s := NewState()
+	mustOpen(t, s, "a", 0, asp)
+	mustOpen(t, s, "b", 1, asp)
+	claim := func(worker string, have, end uint64) wire.Claim {
+		t.Helper()
+		r := apply1(t, s, kindClaim, wire.ClaimRequest{SessionRef: wire.SessionRef{Job: "j", Worker: worker, Incarnation: 1}, Have: have, End: end})
+		c, ok := r.Reply.(wire.Claim)
+		if !ok {
+			t.Fatalf("claim of %s: %v %s", worker, r.Answer.Status, r.Answer.Detail)
+		}
+		return c
+	}
+	want := func(got, want wire.Claim) {
+		t.Helper()
+		if got != want {
+			t.Errorf("claim %+v, want %+v", got, want)
+		}
+	}
+	want(claim("a", 0, 0), wire.Claim{Number: 1, From: 0, To: 16})
+	want(claim("a", 0, 0), wire.Claim{Number: 1, From: 0, To: 16}) // the answer was lost
+	want(claim("b", 0, 0), wire.Claim{Number: 2, From: 16, To: 32})
+	want(claim("a", 1, 0), wire.Claim{Number: 3, From: 32, To: 48})
+	// b leaves; a looked past the end first, then finds it at batch 20.
+	land(t, s, fly(t, s, wire.Plan{Kind: wire.PlanExpel, Worker: "b", Incarnation: 1}))
+	want(claim("a", 3, 32), wire.Claim{Number: 4, From: 16, To: 32}) // what b had not done
+	want(claim("a", 4, 20), wire.Claim{Number: 5, Epoch: 1, From: 0, To: 16})
+	want(claim("a", 5, 0), wire.Claim{Number: 6, Epoch: 1, From: 16, To: 32}) // the second epoch's end is not known
+	r := apply1(t, s, kindClaim, wire.ClaimRequest{SessionRef: wire.SessionRef{Job: "j", Worker: "a", Incarnation: 1}, Have: 6, EndOf: 1 << 30, End: 5})
+	if r.Answer.Status != wire.Refused {
+		t.Errorf("end of an epoch nobody reached: %v, want refused", r.Answer.Status)
+	}
+}
+
+func TestNoClaimsUnderBSP(t *testing.T) {
+	s := NewState()
+	mustOpen(t, s, "a", 0, bsp2)
+	r := apply1(t, s, kindClaim, wire.ClaimRequest{SessionRef: wire.SessionRef{Job: "j", Worker: "a", Incarnation: 1}})
+	if r.Answer.Status != wire.Refused {
+		t.Errorf("claim under bsp: %v, want refused", r.Answer.Status)
+	}
+}
+
+// FuzzApply feeds the state with entries made of the fuzzer's bytes: nothing may
+// panic, equal entries must make equal states, and a state must survive its encoding.
+func FuzzApply(f *testing.F) {
+	for _, e := range []any{open("a", 0, bsp2), planEntry{Job: "j", Plan: wire.Plan{Kind: wire.PlanStop}}, stageEntry{Job: "j", ID: 1, Stage: Releasing}} {
+		b, _ := json.Marshal(e)
+		for _, kind := range []string{kindLayout, kindOpen, kindFinish, kindClaim, kindPlan, kindStage} {
+			f.Add(kind, b, []byte{0, 1, 2, 3, 4, 5, 6, 7})
+		}
+	}
+	f.Fuzz(func(t *testing.T, kind string, body, script []byte) {
+		a, b := NewState(), NewState()
+		raw, _ := json.Marshal(entry{Version: EntryVersion, Kind: kind, Body: body})
+		entries := [][]byte{body, raw}
+		for _, op := range script {
+			entries = append(entries, scripted(op))
+		}
+		entries = append(entries, raw)
+		for i, e := range entries {
+			ra, rb := a.Apply(e), b.Apply(e)
+			if !reflect.DeepEqual(ra, rb) {
+				t.Fatalf("entry %d: %+v and %+v", i, ra, rb)
+			}
+			head, err := a.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b, err = DecodeState(head); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// scripted is one of a small set of entries that meet each other.
+func scripted(op byte) []byte {
+	worker, rank := string('a'+rune(op>>3&1)), uint32(op>>3&1)
+	ref := wire.SessionRef{Job: "j", Worker: worker, Incarnation: uint64(op >> 4 & 3)}
+	params := bsp2
+	params.Sync = wire.Sync(op >> 7)
+	var kind string
+	var body any
+	switch op & 7 {
+	case 0, 1:
+		kind, body = kindOpen, open(worker, rank, params)
+	case 2:
+		kind, body = kindFinish, ref
+	case 3:
+		kind, body = kindClaim, wire.ClaimRequest{SessionRef: ref, Have: uint64(op >> 5), End: uint64(op >> 4)}
+	case 4:
+		kind, body = kindPlan, planEntry{Job: "j", Plan: wire.Plan{Kind: wire.PlanTable, Table: wire.Table{Name: worker, Dim: uint32(op)}}}
+	case 5:
+		kind, body = kindPlan, planEntry{Job: "j", Plan: wire.Plan{Kind: wire.PlanExpel, Worker: worker, Incarnation: ref.Incarnation}}
+	case 6:
+		kind, body = kindPlan, planEntry{Job: "j", Plan: wire.Plan{Kind: wire.PlanJoin, Join: wire.Fence{Target: wire.Target{Worker: worker, Incarnation: ref.Incarnation}}}}
+	default:
+		kind, body = kindStage, stageEntry{Job: "j", ID: uint64(op >> 5), Stage: []Stage{Releasing, Dropping, done, "x"}[op>>3&3]}
+	}
+	b, _ := encodeEntry(kind, body)
+	return b
+}
+
+func FuzzDecodeState(f *testing.F) {
+	s := NewState()
+	b, _ := encodeEntry(kindOpen, open("a", 0, bsp2))
+	s.Apply(b)
+	head, _ := s.Encode()
+	f.Add(head)
+	f.Add([]byte(`{"version":1,"jobs":{"j":null}}`))
+	f.Add([]byte(`{"version":2}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := DecodeState(b)
+		if err != nil {
+			return
+		}
+		for op := range 256 {
+			s.Apply(scripted(byte(op)))
+		}
+	})
+}
