@@ -19,7 +19,7 @@ import (
 
 // defaultRate is the learning rate that suits adagrad on every data set we
 // measure.
-const defaultRate = 0.1
+const defaultRate = 0.5
 
 // newJob checks all flags and opens all files before anything is started.
 func newJob(c *cli.Context) (*job, error) {

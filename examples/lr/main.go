@@ -72,7 +72,7 @@ func learn(ctx context.Context, local *ps.Local, train, test string, best float6
 		return err
 	}
 	defer c.Close()
-	m, err := model.NewLR(ctx, c, worker.Optimizer{Name: "adagrad", Params: map[string]float64{"lr": 0.1}})
+	m, err := model.NewLR(ctx, c, worker.Optimizer{Name: "adagrad", Params: map[string]float64{"lr": 0.5}})
 	if err != nil {
 		return err
 	}
