@@ -3,19 +3,23 @@ package shard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
 
 	"hcclps/ps/layout"
+	"hcclps/ps/raftgroup"
 	"hcclps/ps/raftlog"
 	"hcclps/ps/snapshot"
 	"hcclps/ps/table"
 	"hcclps/ps/wire"
 )
 
-var errUnbuilt = errors.New("shard: not built yet")
+// maxPart bounds a log entry, beside the log's own bound.
+const maxPart = 8 << 20
 
 // Config describes a replica of a shard's group.
 type Config struct {
@@ -34,32 +38,139 @@ type Config struct {
 	Bugs       Bugs                 // planted faults
 }
 
-// Budget bounds the bytes of pushes admitted and not yet applied.
-type Budget struct{}
-
-// NewBudget makes a budget; zero means 256 MiB.
-func NewBudget(bytes int64) *Budget { return &Budget{} }
-
 // Request is a request as Serve sees it; *link.Request is one.
 type Request interface {
+	// Body receives the body, once. Nothing of a large body travels before.
 	Body(ctx context.Context) ([]byte, error)
+	// Reply answers, once. The pieces of body are read until it returns.
 	Reply(head []byte, body ...[]byte) error
 }
 
-// Group is one replica of a shard's group.
-type Group struct{}
+// replica brings entries to every replica's State, in one order:
+// replicated, or scratch.
+type replica interface {
+	Run(ctx context.Context) error
+	propose(entry []byte) outcome
+	Barrier(ctx context.Context) error
+	Leading() (term uint64, ok bool)
+	Status() raftgroup.Status
+	Fail(err error)
+}
 
-// New checks the configuration and restores nothing yet. It starts nothing.
-func New(cfg Config) (*Group, error) { return nil, errUnbuilt }
+// outcome is what became of a proposal; a part of raft.ApplyFuture.
+type outcome interface {
+	Error() error  // waits
+	Response() any // after Error
+}
 
-// Run owns the group's goroutines until ctx ends; it returns the cause when the group fails.
-func (g *Group) Run(ctx context.Context) error { return errUnbuilt }
+// replicated is a replica by raft.
+type replicated struct{ *raftgroup.Node }
 
-// Serve answers one request to this group. bodyLen is the length of its body.
-func (g *Group) Serve(ctx context.Context, m wire.Message, bodyLen int, r Request) {}
+func (r replicated) propose(entry []byte) outcome { return r.Apply(entry, proposeTimeout) }
 
-// Status is this replica's view.
-func (g *Group) Status(waiting bool) wire.GroupStatus { return wire.GroupStatus{} }
+// Group is one replica of a shard's group. Its methods may be called
+// concurrently.
+type Group struct {
+	cfg      Config
+	log      replica
+	scratch  bool
+	maxEntry int
+	inbox    *inbox
+	fresh    barriers
+	parked   parking
+	buffers  buffers
+	gathers  sync.Pool // *[]float32
+	dups     counters
+	last     lastSnapshot
 
-// IsLeader says whether this replica leads its group and may answer.
-func (g *Group) IsLeader() bool { return false }
+	mu      sync.RWMutex
+	state   *State        // replaced by restores
+	changed chan struct{} // closed, and another made, after each batch of entries
+	ended   bool          // Run has ended: the tables are gone
+
+	broken error // of the goroutine that applies: why nothing more is applied
+}
+
+// New checks the configuration. It starts nothing.
+func New(cfg Config) (*Group, error) {
+	if cfg.Group == layout.MetaGroup || cfg.Self == "" || cfg.Layout == nil {
+		return nil, errors.New("configure shard group: group above 0, server id and layout are all needed")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Budget == nil {
+		cfg.Budget = NewBudget(0)
+	}
+	g := &Group{
+		cfg: cfg, scratch: cfg.Log == nil, maxEntry: maxPart,
+		inbox: newInbox(cfg.Budget), buffers: newBuffers(), changed: make(chan struct{}),
+		state: NewState(StateConfig{HashSeed: cfg.Layout().HashSeed, CopyBudget: cfg.CopyBudget, Bugs: cfg.Bugs}),
+	}
+	if g.scratch {
+		g.log = newScratch(g)
+		return g, nil
+	}
+	g.maxEntry = min(maxPart, cfg.Log.MaxEntry())
+	if cfg.Stable == nil {
+		return nil, fmt.Errorf("configure shard group %d: no stable store", cfg.Group)
+	}
+	node, err := raftgroup.New(raftgroup.Config{
+		Group: cfg.Group, Self: cfg.Self, Log: cfg.Log, Stable: cfg.Stable, Snapshots: cfg.Snapshots,
+		Transport: cfg.Transport, Bootstrap: cfg.Bootstrap, FSM: machine{g}, Lead: g.lead,
+		Heartbeat: cfg.Heartbeat, Logger: cfg.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	g.log = replicated{node}
+	return g, nil
+}
+
+// Run owns the group's goroutines until ctx ends (nil) or the group fails (the
+// cause: a failed sync, a panic, divergence). It runs once.
+func (g *Group) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	wg.Go(func() { g.fresh.run(ctx, g.log) })
+	err := g.log.Run(ctx)
+	cancel()
+	wg.Wait()
+	g.mu.Lock()
+	g.ended = true
+	err = errors.Join(err, g.state.Close())
+	g.mu.Unlock()
+	g.wake()
+	return err
+}
+
+// IsLeader says whether this replica leads its group and has applied everything
+// earlier leaders committed: whether it may answer.
+func (g *Group) IsLeader() bool {
+	_, ok := g.log.Leading()
+	return ok
+}
+
+// catchUp is how long a caller waits, in milliseconds, for a leader that has
+// just been elected.
+const catchUp = 10
+
+// elsewhere is the answer of a replica that does not lead.
+func (g *Group) elsewhere() wire.Answer {
+	st := g.log.Status()
+	if st.Leader == g.cfg.Self {
+		return wire.Answer{Status: wire.Busy, After: catchUp, Detail: "this replica is becoming the leader"}
+	}
+	return wire.Answer{Status: wire.NotLeader, Leader: st.Leader}
+}
+
+// full says that the log is above its high-water mark: nothing more is
+// proposed until a snapshot has made room.
+func (g *Group) full() bool {
+	if g.scratch {
+		return false
+	}
+	used, budget := g.cfg.Log.Bytes()
+	return used > budget/4*3
+}

@@ -5,6 +5,13 @@ import (
 	"hcclps/ps/wire"
 )
 
+const (
+	// maxScan bounds the body of an answer to a scan, within one row.
+	maxScan = 4 << 20
+	// maxScanRows bounds its rows.
+	maxScanRows = 1 << 16
+)
+
 // scanTable appends rows of a table in key order, in the form of wire.AppendRow,
 // until limit rows or maxScan bytes are reached. limit 0 is no limit of rows.
 func scanTable(dst []byte, t *tab, after uint64, first bool, limit int) []byte {
@@ -14,6 +21,3 @@ func scanTable(dst []byte, t *tab, after uint64, first bool, limit int) []byte {
 	})
 	return dst
 }
-
-// maxScan bounds the body of an answer to a scan: a little over it.
-const maxScan = 4 << 20

@@ -26,6 +26,7 @@ type Bugs struct {
 	DedupeNotInSnapshot bool // forget in snapshots how far workers are
 	NoFence             bool // accept older incarnations
 	NoPartsBitmap       bool // forget which parts of a step are in
+	LostLogVotes        bool // start with an empty log where the log is lost, and vote
 }
 
 // State is the replicated state of a shard. Its methods may be called

@@ -1,0 +1,113 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// reserveTimeout bounds the wait of an entry for the budget of copies; after it
+// the entry is applied all the same, and the copies overstep the budget.
+const reserveTimeout = 10 * time.Second
+
+// machine is the group's raft.FSM. Raft calls its methods from one goroutine,
+// and Persist of a snapshot beside them.
+type machine struct{ g *Group }
+
+// Apply implements raft.FSM.
+func (m machine) Apply(l *raft.Log) any { return m.ApplyBatch([]*raft.Log{l})[0] }
+
+// ApplyBatch implements raft.BatchingFSM: the response of an entry is its
+// []wire.Answer, or the error that ends this replica.
+func (m machine) ApplyBatch(logs []*raft.Log) []any {
+	out := make([]any, len(logs))
+	for i, l := range logs {
+		out[i] = m.g.apply(l.Data, l.Index, l.Term)
+	}
+	m.g.wake()
+	return out
+}
+
+// apply applies one entry. The goroutine that calls it is the only one that
+// changes state.
+func (g *Group) apply(entry []byte, index, term uint64) any {
+	if g.broken != nil {
+		return g.broken
+	}
+	p := g.state.work.prepare(entry)
+	g.reserve(&p)
+	g.mu.Lock()
+	answers, err := g.state.apply(&p, index, term)
+	g.mu.Unlock()
+	if err != nil {
+		g.broken = err
+		g.log.Fail(err)
+		return err
+	}
+	return answers
+}
+
+// reserve waits, before the lock is taken, until the copies that a snapshot
+// under way makes this entry cause fit their budget.
+func (g *Group) reserve(p *prepared) {
+	for i := range p.items {
+		j := g.state.jobs[p.entry.Steps[i].Job]
+		if j == nil {
+			continue
+		}
+		for _, s := range p.items[i].sections {
+			if t := j.table(s.Table); t != nil {
+				g.reserveRows(t, len(s.Keys))
+			}
+		}
+	}
+}
+
+func (g *Group) reserveRows(t *tab, rows int) {
+	ctx, cancel := context.WithTimeout(context.Background(), reserveTimeout)
+	defer cancel()
+	if err := t.rows.Reserve(ctx, rows); err != nil {
+		g.cfg.Logger.Warn("snapshot holds more copies than its budget", "group", g.cfg.Group, "table", t.Spec.Name, "error", err)
+	}
+}
+
+// wake makes everyone who waits for state look at it again.
+func (g *Group) wake() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(g.changed)
+	g.changed = make(chan struct{})
+}
+
+// Snapshot implements raft.FSM.
+func (m machine) Snapshot() (raft.FSMSnapshot, error) {
+	g := m.g
+	if g.broken != nil {
+		return nil, fmt.Errorf("snapshot group %d: %w", g.cfg.Group, g.broken)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.state.capture(g.mu.RLocker(), &g.last)
+}
+
+// Restore implements raft.FSM.
+func (m machine) Restore(r io.ReadCloser) error {
+	g := m.g
+	s, err := restore(r, g.state.cfg, &g.last)
+	if err != nil {
+		return err
+	}
+	g.mu.Lock()
+	old := g.state
+	g.state = s
+	err = old.Close()
+	g.mu.Unlock()
+	if err != nil {
+		g.cfg.Logger.Warn("free replaced tables", "group", g.cfg.Group, "error", err)
+	}
+	g.wake()
+	return nil
+}

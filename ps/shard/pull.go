@@ -1,0 +1,219 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"hcclps/internal/vec"
+	"hcclps/ps/wire"
+)
+
+const (
+	// maxParked bounds the pulls that a session may have waiting here.
+	maxParked = 64
+	// maxGather bounds the body of an answer.
+	maxGather = 128 << 20
+)
+
+// readable decides whether the applied state may answer a pull: ready, or
+// refused (answer.Status), or it must wait (for why). leader says whether this
+// replica leads; it is only needed under asp.
+func (s *State) readable(m *wire.Pull, leader bool) (ready bool, why string, answer wire.Answer) {
+	if s.index < m.Index {
+		return false, fmt.Sprintf("entry %d", m.Index), answer
+	}
+	j, w := s.jobs[m.Job], (*worker)(nil)
+	if m.Worker != "" {
+		a := s.session(m.Job, m.Worker, m.Incarnation)
+		if a.answer.Status != wire.OK {
+			return false, "", a.answer
+		}
+		w = a.worker
+	}
+	if j == nil {
+		return false, "", wire.Answer{Status: wire.Unknown, Detail: fmt.Sprintf("job %q is unknown here: open it first", m.Job)}
+	}
+	switch {
+	case w != nil && w.Done < m.Own:
+		return false, fmt.Sprintf("own step %d", m.Own-1), answer
+	case m.Step == wire.Infinity:
+		return j.over(), "all workers to finish", answer
+	case j.Params.Sync == wire.BSP && j.Clock > m.Step:
+		return false, "", j.answer(wire.Past, fmt.Sprintf("pull of step %d: the shard's clock is %d", m.Step, j.Clock))
+	case j.Params.Sync == wire.BSP:
+		return j.Clock == m.Step, fmt.Sprintf("clock %d", m.Step), answer
+	case j.Params.Sync == wire.SSP && w != nil && w.Done < m.Step:
+		return false, fmt.Sprintf("own step %d", m.Step-1), answer
+	case j.Params.Sync == wire.SSP:
+		lag := uint64(j.Params.Staleness)
+		return m.Step <= lag || j.slowest() >= m.Step-lag, fmt.Sprintf("every worker's step %d", m.Step-lag-1), answer
+	}
+	return leader, "", answer
+}
+
+// pull answers one pull. Prefetch sends keys early: the pull is parked until
+// its clock is there.
+func (g *Group) pull(ctx context.Context, m *wire.Pull, r Request) {
+	body, err := r.Body(ctx)
+	if err != nil {
+		g.reply(r, wire.Answer{Status: wire.Busy, Detail: fmt.Sprintf("receive keys: %v", err)})
+		return
+	}
+	sections, err := wire.DecodeSections(body)
+	if err == nil {
+		err = g.checkKeys(sections)
+	}
+	if err != nil {
+		g.reply(r, wire.Answer{Status: wire.Refused, Detail: fmt.Sprintf("pull of step %d: %v", m.Step, err)})
+		return
+	}
+	spot := g.parked.enter(m)
+	if spot == nil {
+		g.reply(r, wire.Answer{Status: wire.Busy, After: 20, Detail: fmt.Sprintf("%d pulls of worker %q wait here", maxParked, m.Worker)})
+		return
+	}
+	defer g.parked.leave(spot)
+	if m.Fresh {
+		if err := g.fresh.wait(ctx); err != nil {
+			g.reply(r, g.elsewhere())
+			return
+		}
+	}
+	for {
+		done, changed := g.tryPull(m, sections, spot, r)
+		if done {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			g.reply(r, wire.Answer{Status: wire.Busy, Detail: fmt.Sprintf("pull of step %d: gave up waiting for %s", m.Step, spot.why)})
+			return
+		}
+	}
+}
+
+// tryPull answers if it can; otherwise changed is closed when it is worth
+// another try.
+func (g *Group) tryPull(m *wire.Pull, sections []wire.Section, spot *parkedPull, r Request) (done bool, changed <-chan struct{}) {
+	leader := g.IsLeader()
+	g.mu.RLock()
+	if g.ended {
+		g.mu.RUnlock()
+		g.reply(r, wire.Answer{Status: wire.NotLeader, Detail: "this server is stopping"})
+		return true, nil
+	}
+	ready, why, a := g.state.readable(m, leader)
+	if !ready && a.Status == wire.OK && why != "" {
+		changed = g.changed
+		g.mu.RUnlock()
+		g.parked.wait(spot, why)
+		return false, changed
+	}
+	if !ready && a.Status == wire.OK {
+		g.mu.RUnlock()
+		g.reply(r, g.elsewhere())
+		return true, nil
+	}
+	buf := g.floats()
+	defer g.gathers.Put(buf)
+	if ready {
+		a = g.gather(m, sections, buf)
+	}
+	a.Term, a.Index = g.state.Applied()
+	g.mu.RUnlock()
+	g.reply(r, a, vec.BytesOfFloats(*buf))
+	return true, nil
+}
+
+// gather reads the weights of every section into buf. State's lock is held for
+// reading.
+func (g *Group) gather(m *wire.Pull, sections []wire.Section, buf *[]float32) wire.Answer {
+	j := g.state.jobs[m.Job]
+	n := 0
+	for _, s := range sections {
+		t := j.table(s.Table)
+		if t == nil {
+			return j.answer(wire.Refused, fmt.Sprintf("pull of step %d: table %d of job %q does not exist here", m.Step, s.Table, m.Job))
+		}
+		n += len(s.Keys) * int(t.Spec.Dim)
+	}
+	if n*4 > maxGather {
+		return j.answer(wire.Refused, fmt.Sprintf("pull of step %d: %d bytes of weights, at most %d a pull", m.Step, n*4, maxGather))
+	}
+	if cap(*buf) < n {
+		*buf = make([]float32, n)
+	}
+	*buf = (*buf)[:n]
+	rest := *buf
+	for _, s := range sections {
+		t := j.table(s.Table)
+		k := len(s.Keys) * int(t.Spec.Dim)
+		t.rows.Gather(s.Keys, rest[:k])
+		rest = rest[k:]
+	}
+	a := j.answer(wire.OK, "")
+	if w := j.byName[m.Worker]; w != nil {
+		a.Done = w.Done
+	}
+	return a
+}
+
+// floats is memory for an answer, of length 0.
+func (g *Group) floats() *[]float32 {
+	if b, ok := g.gathers.Get().(*[]float32); ok {
+		*b = (*b)[:0]
+		return b
+	}
+	return new([]float32)
+}
+
+// parking is the pulls that wait here.
+type parking struct {
+	mu    sync.Mutex
+	pulls map[*parkedPull]struct{}
+	count map[parkedSession]int
+}
+
+type parkedSession struct{ job, worker string }
+
+type parkedPull struct {
+	m     *wire.Pull
+	since time.Time
+	why   string
+}
+
+// enter gives a pull a place, or nil when its session has too many.
+func (p *parking) enter(m *wire.Pull) *parkedPull {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pulls == nil {
+		p.pulls, p.count = map[*parkedPull]struct{}{}, map[parkedSession]int{}
+	}
+	who := parkedSession{m.Job, m.Worker}
+	if p.count[who] >= maxParked {
+		return nil
+	}
+	p.count[who]++
+	spot := &parkedPull{m: m, since: time.Now()}
+	p.pulls[spot] = struct{}{}
+	return spot
+}
+
+func (p *parking) wait(spot *parkedPull, why string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	spot.why = why
+}
+
+func (p *parking) leave(spot *parkedPull) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.pulls, spot)
+	who := parkedSession{spot.m.Job, spot.m.Worker}
+	if p.count[who]--; p.count[who] == 0 {
+		delete(p.count, who)
+	}
+}

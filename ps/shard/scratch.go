@@ -1,0 +1,93 @@
+package shard
+
+import (
+	"context"
+	"sync/atomic"
+
+	"hcclps/ps/raftgroup"
+)
+
+// scratch applies in place what raft would replicate: the mode of --replicas 0.
+// Nothing survives it.
+type scratch struct {
+	g      *Group
+	queue  chan *scratchFuture
+	index  uint64
+	lead   atomic.Bool
+	failed chan error // the first failure
+}
+
+func newScratch(g *Group) *scratch {
+	return &scratch{g: g, queue: make(chan *scratchFuture, flights), failed: make(chan error, 1)}
+}
+
+// scratchFuture is an outcome.
+type scratchFuture struct {
+	entry    []byte
+	response any
+	err      error
+	done     chan struct{}
+}
+
+func (f *scratchFuture) Error() error {
+	<-f.done
+	return f.err
+}
+func (f *scratchFuture) Response() any { return f.response }
+
+// Run applies entries until ctx ends, and does the leader's work all the time.
+func (s *scratch) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.lead.Store(true)
+	led := make(chan struct{})
+	go func() {
+		defer close(led)
+		s.g.lead(ctx, 1)
+	}()
+	var cause error
+	for {
+		select {
+		case f := <-s.queue:
+			s.index++
+			f.response = s.g.apply(f.entry, s.index, 1)
+			f.err, _ = f.response.(error)
+			s.g.wake()
+			close(f.done)
+		case cause = <-s.failed:
+			cancel()
+		case <-led: // everything it proposed is answered
+			s.lead.Store(false)
+			return cause
+		}
+	}
+}
+
+func (s *scratch) propose(entry []byte) outcome {
+	f := &scratchFuture{entry: entry, done: make(chan struct{})}
+	s.queue <- f
+	return f
+}
+
+// Barrier has nothing to wait for: what was answered is applied.
+func (s *scratch) Barrier(context.Context) error { return nil }
+
+// Leading is true while Run runs.
+func (s *scratch) Leading() (term uint64, ok bool) { return 1, s.lead.Load() }
+
+// Fail ends Run with err.
+func (s *scratch) Fail(err error) {
+	select {
+	case s.failed <- err:
+	default:
+	}
+}
+
+// Status says leader while Run runs.
+func (s *scratch) Status() raftgroup.Status {
+	st := raftgroup.Status{State: "stopped", Term: 1}
+	if s.lead.Load() {
+		st.State, st.Leader, st.Elections = "leader", s.g.cfg.Self, 1
+	}
+	return st
+}

@@ -1,0 +1,255 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+
+	"hcclps/ps/layout"
+	"hcclps/ps/wire"
+)
+
+// busyAfter is how long, in milliseconds, a refused push waits.
+const busyAfter = 20
+
+// Serve answers one request to this group. m is its decoded head, bodyLen the
+// length of its body; what m aliases must stay as it is until Serve returns. It
+// returns when the request is answered or ctx has ended.
+func (g *Group) Serve(ctx context.Context, m wire.Message, bodyLen int, r Request) {
+	switch m := m.(type) {
+	case *wire.Push:
+		g.reply(r, g.push(ctx, m, bodyLen, r))
+	case *wire.Pull:
+		g.pull(ctx, m, r)
+	case *wire.Probe:
+		g.reply(r, g.probe(m))
+	case *wire.Scan:
+		g.scan(ctx, m, r)
+	case *wire.Fence, *wire.Finish, *wire.Hold, *wire.Release:
+		g.reply(r, g.submit(ctx, m))
+	default:
+		g.reply(r, wire.Answer{Status: wire.Refused, Detail: fmt.Sprintf("%T is no request to a shard", m)})
+	}
+}
+
+// reply answers; an error means that the caller is gone, who asks again.
+func (g *Group) reply(r Request, a wire.Answer, body ...[]byte) {
+	if err := r.Reply(wire.AppendAnswer(nil, a), body...); err != nil {
+		g.cfg.Logger.Debug("answer not delivered", "group", g.cfg.Group, "error", err)
+	}
+}
+
+// push takes a push to the point where its entry is applied.
+func (g *Group) push(ctx context.Context, m *wire.Push, bodyLen int, r Request) wire.Answer {
+	if !g.IsLeader() {
+		return g.elsewhere()
+	}
+	ref := pushRef{m.Job, m.Worker, m.Incarnation, m.Step, m.Part}
+	if bodyLen+entryHead > g.maxEntry {
+		return wire.Answer{Status: wire.Refused, Detail: fmt.Sprintf("%v has %d bytes, at most %d fit in the log: use more parts a step, or raise --log-budget", ref, bodyLen, g.maxEntry-entryHead)}
+	}
+	if g.full() {
+		return wire.Answer{Status: wire.Busy, After: busyAfter, Detail: "the log is full until the next snapshot is written"}
+	}
+	c, mine, a := g.enter(ref, m.Parts, bodyLen)
+	if c == nil {
+		return a
+	}
+	if mine {
+		g.receive(ctx, c, m, r)
+	}
+	select {
+	case <-c.done:
+		if c.answer.Duplicate {
+			g.dups.add(m.Job)
+		}
+		return c.answer
+	case <-ctx.Done():
+		return wire.Answer{Status: wire.Busy, Detail: fmt.Sprintf("%v: gave up waiting", ref)}
+	}
+}
+
+// entryHead is what a push needs in an entry beside its body, at most.
+const entryHead = 2048
+
+// enter finds or makes the contribution of a push; mine says that the caller
+// must bring its body. Without one, the answer is final.
+func (g *Group) enter(ref pushRef, parts uint32, n int) (c *contribution, mine bool, a wire.Answer) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	adm := g.state.admit(ref)
+	if !adm.ok() {
+		if adm.answer.Duplicate {
+			g.dups.add(ref.job)
+		}
+		return nil, false, adm.answer
+	}
+	if parts != adm.job.Params.Parts {
+		return nil, false, wire.Answer{Status: wire.Refused, Detail: fmt.Sprintf("%v: it has %d parts a step, the job %d", ref, parts, adm.job.Params.Parts)}
+	}
+	c, how := g.inbox.enter(&adm, ref, n)
+	switch how {
+	case full:
+		return nil, false, wire.Answer{Status: wire.Busy, After: busyAfter, Detail: "too many bytes wait to be applied"}
+	case notLeader:
+		return nil, false, g.elsewhere()
+	case took, joined:
+	}
+	return c, how == took, a
+}
+
+// receive brings the body of a contribution, checks it and puts it in line.
+func (g *Group) receive(ctx context.Context, c *contribution, m *wire.Push, r Request) {
+	body, err := r.Body(ctx)
+	if err != nil {
+		g.inbox.drop(c, wire.Answer{Status: wire.Busy, Detail: fmt.Sprintf("receive %v: %v", c.ref, err)})
+		return
+	}
+	c.body, c.rows = body, m.Rows
+	c.cursor = append([]byte(nil), m.Cursor...)
+	if a := g.check(c, m.Parts); a.Status != wire.OK {
+		g.inbox.drop(c, a)
+		return
+	}
+	g.mu.RLock()
+	bsp := false
+	if j := g.state.jobs[m.Job]; j != nil {
+		bsp = j.Params.Sync == wire.BSP
+	}
+	g.mu.RUnlock()
+	g.inbox.arrive(c, bsp)
+}
+
+// check decodes a contribution's body and refuses what apply would refuse, by
+// the name of the one who sent it. Values that are not finite are mended here
+// where the table's policy says so.
+func (g *Group) check(c *contribution, parts uint32) wire.Answer {
+	no := func(st wire.Status, format string, args ...any) wire.Answer {
+		return wire.Answer{Status: st, Detail: c.ref.String() + ": " + fmt.Sprintf(format, args...)}
+	}
+	var err error
+	if c.sections, err = wire.DecodeSections(c.body); err != nil {
+		return no(wire.Refused, "%v", err)
+	}
+	if err := g.checkKeys(c.sections); err != nil {
+		return no(wire.Refused, "%v", err)
+	}
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	j := g.state.jobs[c.ref.job]
+	for _, s := range c.sections {
+		var t *tab
+		if j != nil {
+			t = j.table(s.Table)
+		}
+		switch bad := firstBad(s.Values); {
+		case t == nil:
+			return no(wire.Refused, "table %d does not exist", s.Table)
+		case s.Dim != int(t.Spec.Dim):
+			return no(wire.Refused, "table %q has rows of %d values, the gradient of %d", t.Spec.Name, t.Spec.Dim, s.Dim)
+		case bad >= 0 && t.Spec.NonFinite == policyReject:
+			return no(wire.NonFinite, "table %q, key %d: the gradient is %v", t.Spec.Name, s.Keys[bad/s.Dim], s.Values[bad])
+		case bad >= 0:
+			mend(s.Values, t.Spec.NonFinite)
+		}
+	}
+	if key, ok := g.strayPart(c.sections, c.ref.part, parts); ok {
+		return no(wire.Refused, "key %d belongs to another part", key)
+	}
+	return wire.Answer{}
+}
+
+// checkKeys refuses keys of other shards.
+func (g *Group) checkKeys(sections []wire.Section) error {
+	l := g.cfg.Layout()
+	shards := len(l.Shards)
+	if shards == 1 {
+		return nil
+	}
+	for _, s := range sections {
+		for _, k := range s.Keys {
+			if at := layout.ShardOf(layout.Partition(k, l.HashSeed), shards) + 1; at != g.cfg.Group {
+				return fmt.Errorf("table %d: key %d belongs to group %d, this is group %d", s.Table, k, at, g.cfg.Group)
+			}
+		}
+	}
+	return nil
+}
+
+// strayPart finds a key that should travel in another part: parts have fixed
+// borders, so that the same rows of all workers meet.
+func (g *Group) strayPart(sections []wire.Section, part, parts uint32) (uint64, bool) {
+	if parts == 1 {
+		return 0, false
+	}
+	l := g.cfg.Layout()
+	for _, s := range sections {
+		for _, k := range s.Keys {
+			if layout.PartOf(layout.Partition(k, l.HashSeed), len(l.Shards), int(parts)) != int(part) {
+				return k, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// submit logs a message and waits for its answer.
+func (g *Group) submit(ctx context.Context, m wire.Message) wire.Answer {
+	if !g.IsLeader() {
+		return g.elsewhere()
+	}
+	if g.full() {
+		return wire.Answer{Status: wire.Busy, After: busyAfter, Detail: "the log is full until the next snapshot is written"}
+	}
+	q := g.inbox.message(m)
+	if q == nil {
+		return g.elsewhere()
+	}
+	select {
+	case <-q.done:
+		return q.answer
+	case <-ctx.Done():
+		return wire.Answer{Status: wire.Busy, Detail: "gave up waiting for the log"}
+	}
+}
+
+// probe says where a job is.
+func (g *Group) probe(m *wire.Probe) wire.Answer {
+	if !g.IsLeader() {
+		return g.elsewhere()
+	}
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	a := wire.Answer{}
+	if j := g.state.jobs[m.Job]; j != nil {
+		a = j.answer(wire.OK, "")
+	}
+	a.Term, a.Index = g.state.Applied()
+	return a
+}
+
+// scan answers rows of a table in key order, as of some moment after the
+// request arrived.
+func (g *Group) scan(ctx context.Context, m *wire.Scan, r Request) {
+	if !g.IsLeader() || g.fresh.wait(ctx) != nil {
+		g.reply(r, g.elsewhere())
+		return
+	}
+	body, a := g.rows(m)
+	g.reply(r, a, body)
+}
+
+func (g *Group) rows(m *wire.Scan) ([]byte, wire.Answer) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	j := g.state.jobs[m.Job]
+	if j == nil || g.ended {
+		return nil, wire.Answer{Status: wire.Unknown, Detail: fmt.Sprintf("job %q is unknown here", m.Job)}
+	}
+	t := j.table(m.Table)
+	if t == nil {
+		return nil, j.answer(wire.Refused, fmt.Sprintf("table %d of job %q does not exist here", m.Table, m.Job))
+	}
+	a := j.answer(wire.OK, "")
+	a.Term, a.Index = g.state.Applied()
+	return scanTable(nil, t, m.After, m.First, int(min(m.Limit, maxScanRows))), a
+}
