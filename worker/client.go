@@ -177,6 +177,10 @@ func (c *Client) Clock() uint64 { return c.step }
 // the first.
 func (c *Client) Cursor() []byte { return c.session.cursor }
 
+// Incarnation counts the sessions of this worker, from 1: each fences off the
+// ones before.
+func (c *Client) Incarnation() uint64 { return c.session.incarnation }
+
 // Params are the job's, as its first worker fixed them.
 func (c *Client) Params() wire.JobParams { return c.session.params }
 
