@@ -101,6 +101,9 @@ type GroupStatus struct {
 	Elections uint64      `json:"elections"` // times this replica became leader
 	Jobs      []JobStatus `json:"jobs,omitempty"`
 	Durable   string      `json:"durability"`
+	// Digest is a hash of a shard's state and the entry after which it was taken;
+	// replicas that have applied the same entries have the same.
+	Digest string `json:"digest,omitempty"`
 }
 
 // JobStatus is a job on a replica.
