@@ -114,6 +114,9 @@ func (s *Server) openParts(f formation, id uint32, dir string, cfg raftlog.Confi
 		return parts{}, err
 	}
 	log, err := raftlog.Open(cfg)
+	if errors.Is(err, raftlog.ErrLost) && s.cfg.Bugs.LostLogVotes {
+		log, err = raftlog.OpenAmnesiac(cfg)
+	}
 	if err != nil {
 		return parts{}, err
 	}

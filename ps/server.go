@@ -265,6 +265,22 @@ func (s *Server) Crash() {
 	<-s.over
 }
 
+// Snapshot has every shard group here take a snapshot now; groups do so by
+// themselves when their logs have grown. A knob for tests.
+func (s *Server) Snapshot(ctx context.Context) error {
+	g := s.groups.Load()
+	if g == nil {
+		return fmt.Errorf("snapshot server %q: its groups are not open", s.cfg.Name)
+	}
+	var errs []error
+	for _, id := range g.ids {
+		if sh := g.shards[id]; sh != nil {
+			errs = append(errs, sh.Snapshot(ctx))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // formed is how the cluster was formed, if this server knows.
 func (s *Server) formed() (formation, bool) {
 	f := s.formation.Load()
