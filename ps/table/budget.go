@@ -14,15 +14,18 @@ const DefaultBudget = 256 << 20
 //
 // Apply runs under a lock and must not wait, so the owner waits before it: Reserve sets aside what an Apply may copy at most. An Apply
 // without Reserve, or one that begins just as a capture opens, still works and only oversteps the limit, by at most what it copies.
+// Nobody waits when no copies exist, since then no snapshot will make room: entries too large for the budget go ahead one snapshot batch later,
+// and an owner may reserve for one table after another.
 type Budget struct {
 	limit int64
 
-	mu      sync.Mutex
-	used    int64 // copied, and reserved
-	peak    int64
-	waits   int64
-	waited  time.Duration
-	changed chan struct{} // closed at the next release; nil when nobody waits
+	mu       sync.Mutex
+	copied   int64
+	reserved int64
+	peak     int64
+	waits    int64
+	waited   time.Duration
+	changed  chan struct{} // closed at the next release; nil when nobody waits
 }
 
 // NewBudget makes a budget; 0 means DefaultBudget.
@@ -44,38 +47,41 @@ type BudgetStats struct {
 func (b *Budget) Stats() BudgetStats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return BudgetStats{Limit: b.limit, Used: b.used, Peak: b.peak, Waits: b.waits, Waited: b.waited}
+	return BudgetStats{Limit: b.limit, Used: b.copied + b.reserved, Peak: b.peak, Waits: b.waits, Waited: b.waited}
 }
 
-// add charges n bytes without asking.
-func (b *Budget) add(n int64) {
+// charge counts a copy made, of which reserved bytes were set aside for.
+func (b *Budget) charge(copied, reserved int64) {
 	b.mu.Lock()
-	b.used += n
-	b.peak = max(b.peak, b.used)
-	b.mu.Unlock()
+	defer b.mu.Unlock()
+	b.copied += copied
+	b.reserved -= reserved
+	b.peak = max(b.peak, b.copied+b.reserved)
 }
 
-func (b *Budget) release(n int64) {
-	if n == 0 {
+// release gives copies and reservations back.
+func (b *Budget) release(copied, reserved int64) {
+	if copied == 0 && reserved == 0 {
 		return
 	}
 	b.mu.Lock()
-	b.used -= n
+	defer b.mu.Unlock()
+	b.copied -= copied
+	b.reserved -= reserved
 	if b.changed != nil {
 		close(b.changed)
 		b.changed = nil
 	}
-	b.mu.Unlock()
 }
 
-// wait charges n bytes when they fit, or when nothing else is charged.
+// wait reserves n bytes when they fit, or when there are no copies to wait for.
 func (b *Budget) wait(ctx context.Context, n int64) error {
 	var began time.Time
 	for {
 		b.mu.Lock()
-		if b.used == 0 || b.used+n <= b.limit {
-			b.used += n
-			b.peak = max(b.peak, b.used)
+		if b.copied == 0 || b.copied+b.reserved+n <= b.limit {
+			b.reserved += n
+			b.peak = max(b.peak, b.copied+b.reserved)
 			if !began.IsZero() {
 				b.waited += time.Since(began)
 			}
@@ -85,7 +91,7 @@ func (b *Budget) wait(ctx context.Context, n int64) error {
 		if b.changed == nil {
 			b.changed = make(chan struct{})
 		}
-		changed, used := b.changed, b.used
+		changed, used := b.changed, b.copied+b.reserved
 		if began.IsZero() {
 			began = time.Now()
 			b.waits++
@@ -100,13 +106,15 @@ func (b *Budget) wait(ctx context.Context, n int64) error {
 	}
 }
 
-// Reserve waits until the copies that an Apply of n keys (or Loads of n rows) may need fit the budget, or ctx ends; it returns at once when no
-// capture is open. The owner calls it before it takes the write lock, from the goroutine that calls Apply. What is not used returns at the end of Apply.
+// Reserve waits until the copies that an Apply of n more keys (or Loads of n more rows) may need fit the budget, or ctx ends; it returns at once
+// when no capture is open. The owner calls it before it takes the write lock, from the goroutine that calls Apply; several calls before one Apply
+// add up. What is not used goes back at the end of the next Apply or Load.
 func (t *Table) Reserve(ctx context.Context, n int) error {
 	if t.capture.Load() == nil || n <= 0 {
 		return nil
 	}
-	need := int64(n)*int64(t.stride<<t.ushift) - t.reserved
+	unit := int64(t.units.block)
+	need := min(int64(n)*unit, t.units.used*unit-t.reserved) // no more than there is to copy
 	if need <= 0 {
 		return nil
 	}
@@ -119,6 +127,6 @@ func (t *Table) Reserve(ctx context.Context, n int) error {
 
 // settle returns what is left of a reservation.
 func (t *Table) settle() {
-	t.budget.release(t.reserved)
+	t.budget.release(0, t.reserved)
 	t.reserved = 0
 }

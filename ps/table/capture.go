@@ -80,7 +80,7 @@ func (c *Capture) Close() {
 	}
 	c.closed = true
 	c.copies, c.free = nil, nil
-	c.t.budget.release(c.held)
+	c.t.budget.release(c.held, 0)
 	c.held = 0
 	c.t.capture.CompareAndSwap(c, nil)
 }
@@ -115,11 +115,9 @@ func (c *Capture) save(unit uint32, head *unitHead, number int) {
 	c.copies[unitKey(number, head.ordinal)] = savedUnit{head.epoch, data}
 	size := int64(t.units.block)
 	c.held += size
-	if t.reserved >= size {
-		t.reserved -= size
-	} else {
-		t.budget.add(size)
-	}
+	reserved := min(size, t.reserved)
+	t.reserved -= reserved
+	t.budget.charge(size, reserved)
 }
 
 func unitKey(number int, ordinal uint32) uint64 { return uint64(number)<<32 | uint64(ordinal) }
@@ -251,7 +249,7 @@ func (c *Capture) drop(id PageID) {
 			delete(c.copies, key)
 			c.free = append(c.free, saved.data)
 			c.held -= int64(len(saved.data))
-			c.t.budget.release(int64(len(saved.data)))
+			c.t.budget.release(int64(len(saved.data)), 0)
 		}
 	}
 }

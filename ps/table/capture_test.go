@@ -186,6 +186,12 @@ func TestBudgetWaits(t *testing.T) {
 			t.Fatalf("reserve did not wait: %v", err)
 		default:
 		}
+		other := open(t, spec) // of the same budget: nothing copied there
+		if err := other.Apply(keys, grads, table.Stamp{}, idle{}); err != nil {
+			t.Fatal(err)
+		}
+		d := other.Capture()
+		defer d.Close()
 		time.AfterFunc(3*time.Second, c.Close)
 		if err := <-out; err != nil {
 			t.Fatal(err)
@@ -193,9 +199,19 @@ func TestBudgetWaits(t *testing.T) {
 		if s := budget.Stats(); s.Waits != 2 || s.Waited != 3*time.Second || s.Used != 90*unit {
 			t.Errorf("after two waits, one of them in vain: %+v", s)
 		}
+		// no copies are left: one that is far too large, on top of what is reserved, does not wait for ever
+		if err := other.Reserve(t.Context(), 1000); err != nil {
+			t.Fatal(err)
+		}
 		apply(90)
-		if s := budget.Stats(); s.Used != 0 {
+		if s := budget.Stats(); s.Used != 1000*unit || s.Waits != 2 {
 			t.Errorf("the reservation was not returned: %+v", s)
+		}
+		if err := other.Apply(keys[:1], grads[:16], table.Stamp{}, idle{}); err != nil {
+			t.Fatal(err)
+		}
+		if s := budget.Stats(); s.Used != unit {
+			t.Errorf("after an apply that copied one unit: %+v", s)
 		}
 	})
 }

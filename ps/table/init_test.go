@@ -153,7 +153,7 @@ func trained(t *testing.T, init table.Init, c optim.Config, steps int) []byte {
 	for step := range steps {
 		tab.Gather(keys, grads)
 		for i := range grads {
-			grads[i] = float32(grads[i]*0.5) + float32((i*7+step)%11-5)*0.01
+			grads[i] = float32(grads[i]*0.5) + float32(float32((i*7+step)%11-5)*0.01)
 		}
 		rule.Advance(&state)
 		if err := tab.Apply(keys, grads, table.Stamp{Step: uint32(step)}, rule.Step(&state, 1)); err != nil {

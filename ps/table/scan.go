@@ -1,8 +1,6 @@
 package table
 
-import (
-	"slices"
-)
+import "slices"
 
 // keyRow is a key and the number of its row.
 type keyRow struct {
@@ -12,7 +10,7 @@ type keyRow struct {
 
 // Scan visits rows in ascending key: those above after, or with first set all, at most limit of them (0 means no limit), until visit
 // returns false. Values are in place: they must not be changed, nor kept beyond visit. A call looks at every key of the table and
-// holds 24 bytes for each row it visits, so a walk in pieces wants large ones. Scans may run concurrently under the owner's read lock.
+// holds 32 bytes for each row it visits, so a walk in pieces wants large ones. Scans may run concurrently under the owner's read lock.
 func (t *Table) Scan(after uint64, first bool, limit int, visit func(Row) bool) {
 	if limit <= 0 || int64(limit) > t.rows {
 		limit = int(t.rows)

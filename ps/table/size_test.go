@@ -55,6 +55,9 @@ func sweep(t testing.TB, dim, slots int, least, most float64, visit func(rows in
 // TestBytesPerRow holds the bound over a doubling of the rows, which is a whole period of every part that grows.
 // BenchmarkBytesPerRow goes the whole way.
 func TestBytesPerRow(t *testing.T) {
+	if testing.Short() {
+		t.Skip("half a gigabyte of rows: not under emulation")
+	}
 	for _, c := range []struct {
 		dim, slots int
 		most       float64
