@@ -124,6 +124,9 @@ func (g *Group) tryPull(m *wire.Pull, sections []wire.Section, spot *parkedPull,
 	}
 	a.Term, a.Index = g.state.Applied()
 	g.mu.RUnlock()
+	if !leader && (a.Status == wire.Unknown || a.Status == wire.Refused) {
+		a = g.elsewhere() // a follower may not have heard of it yet
+	}
 	g.reply(r, a, vec.BytesOfFloats(*buf))
 	return true, nil
 }
