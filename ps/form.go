@@ -5,13 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"hcclps/p2p/link"
-	"hcclps/ps/layout"
 	"hcclps/ps/wire"
 )
 
@@ -63,11 +61,12 @@ func (s *Server) form(ctx context.Context) error {
 	deadline := time.Now().Add(s.cfg.FormTimeout)
 	tick := time.NewTicker(formPause)
 	defer tick.Stop()
-	said := time.Time{}
+	var said time.Time
+	var argument dispute
 	for {
 		seen, missing := s.askPeers(ctx)
 		done, err := s.settle(ctx, seen, len(missing) == 0)
-		if err != nil || done {
+		if err = argument.settle(err, len(missing) == 0); err != nil || done {
 			return err
 		}
 		if time.Now().After(deadline) {
@@ -159,7 +158,8 @@ func (s *Server) tell(ctx context.Context, addr, to string, kind wire.Kind, fiel
 }
 
 // settle looks at who answered: it adopts a formation that is there already or,
-// on the founder with all servers present, makes one.
+// on the founder with all servers present, makes one. Every server checks that
+// one can be made.
 func (s *Server) settle(ctx context.Context, seen map[string]who, all bool) (done bool, err error) {
 	for _, addr := range s.cfg.Peers {
 		w, ok := seen[addr]
@@ -169,14 +169,17 @@ func (s *Server) settle(ctx context.Context, seen map[string]who, all bool) (don
 		return true, s.adopt(*w.Formation, "server "+w.Name+" at "+addr)
 	}
 	if err := s.agree(seen); err != nil {
-		return false, err
+		return false, &disagreement{s.cfg.Cluster, err}
 	}
-	if !all || s.cfg.Peers[0] != s.cfg.Advertise {
+	if !all {
 		return false, nil
 	}
 	f, err := s.found(seen)
 	if err != nil {
-		return false, err
+		return false, &disagreement{s.cfg.Cluster, err}
+	}
+	if s.cfg.Peers[0] != s.cfg.Advertise {
+		return false, nil
 	}
 	if err := s.adopt(f, "this server, the founder"); err != nil {
 		return false, err
@@ -192,61 +195,6 @@ func (s *Server) settle(ctx context.Context, seen map[string]who, all bool) (don
 		cancel()
 	}
 	return true, nil
-}
-
-// agree refuses servers that share a name or were told different things.
-func (s *Server) agree(seen map[string]who) error {
-	var errs []error
-	names := map[string]who{}
-	me := s.whoami()
-	for _, addr := range s.cfg.Peers {
-		w, ok := seen[addr]
-		if !ok {
-			continue
-		}
-		if other, taken := names[w.Name]; taken {
-			errs = append(errs, fmt.Errorf("two servers are named %q: %s (id %s) and %s (id %s): give each its own --name", w.Name, other.Addr, other.ID, w.Addr, w.ID))
-		}
-		names[w.Name] = w
-		if w.Addr != addr {
-			errs = append(errs, fmt.Errorf("server %q at %s advertises %s: two servers claim one address, or the list is wrong", w.Name, addr, w.Addr))
-		}
-		if w.plan() != me.plan() {
-			errs = append(errs, fmt.Errorf("servers were started differently: %q with %s; %q with %s", me.Name, me.plan(), w.Name, w.plan()))
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("form cluster %q: %w", s.cfg.Cluster, err)
-	}
-	return nil
-}
-
-// found lays the cluster out.
-func (s *Server) found(seen map[string]who) (formation, error) {
-	cfg := layout.Config{Cluster: s.cfg.Cluster, Replicas: s.cfg.Replicas, Shards: s.cfg.Shards}
-	for _, addr := range s.cfg.Peers {
-		w := seen[addr]
-		cfg.Members = append(cfg.Members, layout.Member{ID: w.ID, Name: w.Name, Addr: w.Addr})
-	}
-	l, err := layout.New(cfg)
-	if err != nil {
-		return formation{}, fmt.Errorf("form cluster %q: %w", s.cfg.Cluster, err)
-	}
-	f := formation{Layout: l, Durability: s.cfg.Durability, Scratch: s.cfg.Scratch}
-	if s.cfg.AllowSameHost {
-		return f, nil
-	}
-	for g := range l.Groups() {
-		hosts := map[string]string{}
-		for _, id := range l.Replicas(g) {
-			m, _ := l.Member(id)
-			if other, taken := hosts[host(m.Addr)]; taken {
-				return f, fmt.Errorf("form cluster %q: replicas of group %d on %s and %s would share the host %s and die together: add servers on other hosts, or allow it with --allow-same-host", s.cfg.Cluster, g, other, m.Addr, host(m.Addr))
-			}
-			hosts[host(m.Addr)] = m.Addr
-		}
-	}
-	return f, nil
 }
 
 // adopt writes a formation down and puts it in force here. A second one is
@@ -275,31 +223,4 @@ func (s *Server) adopt(f formation, from string) error {
 	close(s.formedCh)
 	s.log.Info("cluster formed", "by", from, "members", names(f.Layout), "shards", len(f.Shards), "replicas", len(f.Meta), "durability", f.durable())
 	return nil
-}
-
-// belongs says why a formation is not this server's.
-func (s *Server) belongs(f formation) error {
-	if f.Cluster != s.cfg.Cluster {
-		return fmt.Errorf("formation is of cluster %q, this server belongs to %q", f.Cluster, s.cfg.Cluster)
-	}
-	if slices.ContainsFunc(f.Members, func(m layout.Member) bool { return m.ID == s.self.ID }) {
-		return nil
-	}
-	for _, m := range f.Members {
-		if m.Name == s.cfg.Name || m.Addr == s.cfg.Advertise {
-			return fmt.Errorf("cluster %q knows server %q at %s by the id %s; the data in %s is of %s: the server's old data directory is missing, that id is retired and its groups go on with the others", f.Cluster, m.Name, m.Addr, m.ID, s.cfg.Dir, s.self.ID)
-		}
-	}
-	return fmt.Errorf("cluster %q was formed without server %q at %s: its members are %s", f.Cluster, s.cfg.Name, s.cfg.Advertise, names(f.Layout))
-}
-
-func names(l layout.Layout) string {
-	var b strings.Builder
-	for i, m := range l.Members {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "%s (%s, id %s)", m.Name, m.Addr, m.ID)
-	}
-	return b.String()
 }

@@ -27,6 +27,8 @@ func (s *Server) Status(waiting bool) wire.ServerStatus {
 		} else {
 			gs = g.shards[id].Status(waiting)
 			gs.Durable = f.durable()
+			rows, bytes := g.shards[id].Size()
+			out.Rows, out.Bytes = out.Rows+rows, out.Bytes+bytes
 		}
 		gs.Group = id
 		out.Groups = append(out.Groups, gs)

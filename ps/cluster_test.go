@@ -1,0 +1,501 @@
+package ps_test
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hcclps/p2p/backend"
+	"hcclps/p2p/inproc"
+	"hcclps/p2p/link"
+	"hcclps/ps"
+	"hcclps/ps/layout"
+	"hcclps/ps/wire"
+)
+
+// cluster is some servers on one network, and a client.
+type cluster struct {
+	t      *testing.T
+	net    *inproc.Network
+	dir    string
+	addrs  []string
+	change func(i int, cfg *ps.Config)
+	nodes  []*node
+	client *link.Client
+	layout layout.Layout
+	stop   context.CancelFunc
+	ended  chan error
+}
+
+// node is one server, through its lives.
+type node struct {
+	server *ps.Server
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+func newCluster(t *testing.T, n int, change func(i int, cfg *ps.Config)) *cluster {
+	t.Helper()
+	c := &cluster{t: t, net: inproc.NewNetwork(), dir: t.TempDir(), change: change, nodes: make([]*node, n), ended: make(chan error, 1)}
+	for i := range n {
+		c.addrs = append(c.addrs, fmt.Sprintf("h%d:7000", i+1))
+	}
+	var err error
+	c.client, err = link.NewClient(link.Config{Network: c.net.Host("worker"), Pair: backend.Pair, Cluster: "test", ID: "w"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c.stop = cancel
+	go func() { c.ended <- c.client.Run(ctx) }()
+	return c
+}
+
+func (c *cluster) config(i int) ps.Config {
+	name := fmt.Sprintf("s%d", i+1)
+	cfg := ps.Config{
+		Cluster: "test", Name: name, Dir: filepath.Join(c.dir, name), Listen: c.addrs[i], Peers: c.addrs,
+		Network: c.net.Host(fmt.Sprintf("h%d", i+1)), Shards: 2, LogBudget: 4 << 20, Durability: ps.QuorumMemory,
+		LogDir: filepath.Join(c.dir, "logs", name), Memory: 1 << 30,
+	}
+	if c.change != nil {
+		c.change(i, &cfg)
+	}
+	return cfg
+}
+
+func (c *cluster) start(i int) *node {
+	c.t.Helper()
+	s, err := ps.New(c.config(i))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	n := &node{server: s, cancel: cancel, ended: make(chan error, 1)}
+	go func() { n.ended <- s.Run(ctx) }()
+	c.nodes[i] = n
+	return n
+}
+
+func (c *cluster) startAll() {
+	c.t.Helper()
+	for i := range c.nodes {
+		c.start(i)
+	}
+	c.ready()
+}
+
+func (c *cluster) ready() {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, n := range c.nodes {
+		if n == nil {
+			continue
+		}
+		if err := n.server.Ready(ctx); err != nil {
+			select {
+			case end := <-n.ended:
+				c.t.Fatalf("%v; it ended: %v", err, end)
+			default:
+				c.t.Fatal(err)
+			}
+		}
+		c.layout = n.server.Layout()
+	}
+}
+
+// halt ends a server in good order.
+func (c *cluster) halt(i int) {
+	c.t.Helper()
+	n := c.nodes[i]
+	c.nodes[i] = nil
+	n.cancel()
+	if err := <-n.ended; err != nil {
+		c.t.Errorf("server %d: %v", i+1, err)
+	}
+}
+
+func (c *cluster) crash(i int) {
+	c.t.Helper()
+	n := c.nodes[i]
+	c.nodes[i] = nil
+	n.server.Crash()
+	if err := <-n.ended; !errors.Is(err, ps.ErrCrashed) {
+		c.t.Errorf("server %d: %v, want a crash", i+1, err)
+	}
+	n.cancel()
+}
+
+func (c *cluster) close() {
+	for i, n := range c.nodes {
+		if n != nil {
+			c.halt(i)
+		}
+	}
+	c.stop()
+	<-c.ended
+}
+
+// call asks a group until somebody answers for good.
+func (c *cluster) call(group uint32, head []byte, body ...[]byte) (wire.Answer, []byte) {
+	c.t.Helper()
+	route := link.Route{Op: fmt.Sprintf("call group %d", group), Timeout: 30 * time.Second, Replicas: func() []string {
+		var addrs []string
+		for _, id := range c.layout.Replicas(group) {
+			m, _ := c.layout.Member(id)
+			addrs = append(addrs, m.Addr)
+		}
+		return addrs
+	}}
+	var a wire.Answer
+	var out []byte
+	_, err := route.Do(context.Background(), func(ctx context.Context, addr string) (link.Verdict, error) {
+		reply, err := c.client.Call(ctx, addr, link.Call{Head: head, Body: body})
+		if err != nil {
+			return link.Next(), err
+		}
+		out = reply.Body
+		if a, err = wire.DecodeAnswer(reply.Head); err != nil {
+			return link.Fatal(), err
+		}
+		switch a.Status {
+		case wire.NotLeader:
+			m, _ := c.layout.Member(a.Leader)
+			return link.Hint(m.Addr), errors.New("not leader")
+		case wire.Busy, wire.Pending:
+			return link.Busy(time.Duration(max(a.After, 5)) * time.Millisecond), errors.New(a.Detail)
+		default:
+			return link.Done(), nil
+		}
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return a, out
+}
+
+func (c *cluster) message(group uint32, m wire.Message, body ...[]byte) (wire.Answer, []byte) {
+	c.t.Helper()
+	a, out := c.call(group, wire.Append(nil, m), body...)
+	if a.Status != wire.OK {
+		c.t.Fatalf("%T to group %d: %v: %s", m, group, a.Status, a.Detail)
+	}
+	return a, out
+}
+
+func control[T any](c *cluster, kind wire.Kind, fields any) T {
+	c.t.Helper()
+	head, err := wire.Control(kind, fields)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	a, body := c.call(layout.MetaGroup, head)
+	if a.Status != wire.OK {
+		c.t.Fatalf("request %d: %v: %s", kind, a.Status, a.Detail)
+	}
+	var reply T
+	if len(body) > 0 {
+		if err := json.Unmarshal(body, &reply); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	return reply
+}
+
+// session is a worker without the SDK: one table, gradients of ones.
+type session struct {
+	c      *cluster
+	name   string
+	rank   uint32
+	params wire.JobParams
+	inc    uint64
+	table  uint32
+	step   uint64
+}
+
+func (c *cluster) open(name string, rank uint32, p wire.JobParams) *session {
+	c.t.Helper()
+	s := &session{c: c, name: name, rank: rank, params: p}
+	r := control[wire.OpenReply](c, wire.KindOpen, wire.OpenRequest{Job: "j", Worker: name, Rank: rank, Params: p, Owner: "test"})
+	s.inc = r.Incarnation
+	for g := uint32(1); g < c.layout.Groups(); g++ {
+		a, _ := c.message(g, &wire.Fence{Target: s.target(g), Params: p, Rank: rank, Owner: r.Owner})
+		s.step = a.Done
+	}
+	t := control[wire.Table](c, wire.KindTable, wire.TableRequest{
+		SessionRef: wire.SessionRef{Job: "j", Worker: name, Incarnation: s.inc},
+		Table:      wire.Table{Name: "t", Dim: 2, Init: "zeros", Optimizer: "sgd", Params: map[string]float64{"lr": 1}, NonFinite: "reject"},
+	})
+	s.table = t.ID
+	return s
+}
+
+func (s *session) target(g uint32) wire.Target {
+	return wire.Target{Group: g, Job: "j", Worker: s.name, Incarnation: s.inc}
+}
+
+// keys has one key a group, in the order of groups.
+func (s *session) keys() map[uint32]uint64 {
+	keys := map[uint32]uint64{}
+	for k := uint64(0); len(keys) < len(s.c.layout.Shards); k++ {
+		if g := s.c.layout.Group(k); keys[g] == 0 && k > 0 {
+			keys[g] = k
+		}
+	}
+	return keys
+}
+
+// push sends one step: minus one for the session's row on every shard.
+func (s *session) push() {
+	s.c.t.Helper()
+	for g, key := range s.keys() {
+		body := wire.AppendSection(nil, wire.Section{Table: s.table, Dim: 2, Keys: []uint64{key}, Values: []float32{-1, -1}})
+		s.c.message(g, &wire.Push{Target: s.target(g), Step: s.step, Parts: 1, Rows: 1, Cursor: binary.LittleEndian.AppendUint64(nil, s.step+1)}, body)
+	}
+	s.step++
+}
+
+// values are the rows' first weights, by group.
+func (s *session) values() map[uint32]float32 {
+	s.c.t.Helper()
+	out := map[uint32]float32{}
+	for g := range s.keys() {
+		_, body := s.c.message(g, &wire.Scan{Target: s.target(g), Table: s.table, First: true, Limit: 10})
+		rows, err := wire.DecodeRows(body)
+		if err != nil || len(rows) != 1 {
+			s.c.t.Fatalf("group %d: rows %v, %v", g, rows, err)
+		}
+		out[g] = rows[0].Values[0]
+	}
+	return out
+}
+
+func (s *session) want(v float32) {
+	s.c.t.Helper()
+	for g, got := range s.values() {
+		if got != v {
+			s.c.t.Errorf("group %d: weight %v, want %v", g, got, v)
+		}
+	}
+}
+
+var asp1 = wire.JobParams{World: 1, Parts: 1, Sync: wire.ASP}
+
+func TestFormInAnyOrder(t *testing.T) {
+	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}} {
+		t.Run(fmt.Sprint(order), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 3, nil)
+				defer c.close()
+				for _, i := range order {
+					c.start(i)
+					<-time.After(3 * time.Second)
+				}
+				c.ready()
+				for i, n := range c.nodes {
+					if got := n.server.Layout(); len(got.Shards) != 2 || len(got.Members) != 3 || len(got.Meta) != 3 {
+						t.Errorf("server %d: layout %+v", i+1, got)
+					}
+				}
+				s := c.open("a", 0, asp1)
+				s.push()
+				s.push()
+				s.want(2)
+			})
+		})
+	}
+}
+
+func TestRestartOfEachAndOfAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		defer c.close()
+		c.startAll()
+		s := c.open("a", 0, asp1)
+		for i := range 3 {
+			c.halt(i)
+			s.push() // the group goes on with two
+			c.start(i)
+			c.ready()
+			c.crash(i)
+			s.push()
+			c.start(i)
+			c.ready()
+		}
+		ids := fmt.Sprint(c.layout.Members)
+		for i := range 3 {
+			c.crash(i)
+		}
+		c.startAll()
+		if got := fmt.Sprint(c.layout.Members); got != ids {
+			t.Errorf("members after the restart of all: %s, before %s", got, ids)
+		}
+		s = c.open("a", 0, asp1)
+		if s.step != 6 || s.inc != 2 {
+			t.Errorf("resumes at step %d as incarnation %d, want 6 and 2", s.step, s.inc)
+		}
+		s.push()
+		s.want(7)
+	})
+}
+
+func TestLostLogRefusesAndTheOthersGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		defer c.close()
+		c.startAll()
+		s := c.open("a", 0, asp1)
+		s.push()
+		c.halt(1)
+		if err := os.RemoveAll(filepath.Join(c.dir, "logs", "s2", "group-1")); err != nil {
+			t.Fatal(err)
+		}
+		n := c.start(1)
+		err := <-n.ended
+		n.cancel()
+		c.nodes[1] = nil
+		if err == nil || !strings.Contains(err.Error(), "group 1") || !strings.Contains(err.Error(), "lost") || !strings.Contains(err.Error(), "retired") {
+			t.Errorf("a server whose log is lost: %v", err)
+		}
+		s.push()
+		s.want(2)
+	})
+}
+
+func TestLogDeletedWhileRunning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		defer c.close()
+		c.startAll()
+		s := c.open("a", 0, asp1)
+		if err := os.RemoveAll(filepath.Join(c.dir, "logs", "s3")); err != nil {
+			t.Fatal(err)
+		}
+		n := c.nodes[2]
+		err := <-n.ended
+		n.cancel()
+		c.nodes[2] = nil
+		if err == nil || !strings.Contains(err.Error(), "lost") {
+			t.Errorf("a server whose log was deleted under it: %v", err)
+		}
+		s.push()
+		s.want(1)
+	})
+}
+
+func TestSecondServerOnADirectory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, nil)
+		defer c.close()
+		c.startAll()
+		cfg := c.config(0)
+		s, err := ps.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "in use") || !strings.Contains(err.Error(), cfg.Dir) {
+			t.Errorf("second server: %v", err)
+		}
+	})
+}
+
+func TestServersThatCannotFormACluster(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(i int, cfg *ps.Config)
+		want   []string
+	}{
+		"one name":     {func(_ int, cfg *ps.Config) { cfg.Name = "twin" }, []string{`named "twin"`, "h1:7000", "h2:7000"}},
+		"other shards": {func(i int, cfg *ps.Config) { cfg.Shards = 2 << i }, []string{"2 shards", "4 shards"}},
+		"one host": {func(i int, cfg *ps.Config) {
+			cfg.Peers = []string{"h1:7000", "h1:7001", "h1:7002"}
+			cfg.Listen = cfg.Peers[i]
+		}, []string{"h1:7000", "h1:7001", "--allow-same-host"}},
+		"one is missing": {func(i int, cfg *ps.Config) {
+			if i == 2 {
+				cfg.Listen, cfg.Advertise = "h9:7000", "h3:7000"
+			}
+			cfg.FormTimeout = 10 * time.Second
+		}, []string{"h3:7000", "refused"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cl := newCluster(t, 3, func(i int, cfg *ps.Config) {
+					cfg.Dir += fmt.Sprint(i)
+					c.change(i, cfg)
+				})
+				defer cl.close()
+				for i := range 3 {
+					cl.start(i)
+				}
+				for i, n := range cl.nodes {
+					err := <-n.ended
+					n.cancel()
+					cl.nodes[i] = nil
+					if err == nil {
+						t.Fatal("the cluster was formed")
+					}
+					for _, want := range c.want {
+						if !strings.Contains(err.Error(), want) && !(name == "one is missing" && i == 2) {
+							t.Errorf("error of server %d does not show %q: %v", i+1, want, err)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestFounderDiesInTheMiddle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		defer c.close()
+		c.start(0)
+		c.start(1)
+		<-time.After(2 * time.Second)
+		c.crash(0) // before it has founded
+		c.start(2)
+		<-time.After(2 * time.Second)
+		n := c.start(0)
+		for n.server.Layout().Epoch == 0 {
+			<-time.After(time.Millisecond)
+		}
+		c.crash(0) // it has written the formation down; others may not know
+		<-time.After(2 * time.Second)
+		c.start(0)
+		c.ready()
+		c.open("a", 0, asp1).push()
+	})
+}
+
+func TestNewDirectoryForAnOldServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		defer c.close()
+		c.startAll()
+		c.halt(2)
+		for _, dir := range []string{"s3", "logs/s3"} {
+			if err := os.RemoveAll(filepath.Join(c.dir, dir)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n := c.start(2)
+		err := <-n.ended
+		n.cancel()
+		c.nodes[2] = nil
+		if err == nil || !strings.Contains(err.Error(), "retired") || !strings.Contains(err.Error(), "s3") {
+			t.Errorf("a server without its old data: %v", err)
+		}
+		s := c.open("a", 0, asp1)
+		s.push()
+		s.want(1)
+	})
+}
