@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"io"
 	"net"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -35,6 +36,8 @@ type heapLog struct {
 }
 
 func newHeapLog() *heapLog { return &heapLog{InmemStore: raft.NewInmemStore()} }
+
+func (l *heapLog) held() (allocs, pins int64) { return l.allocs.Load(), l.pins.Load() }
 
 func (l *heapLog) Alloc(n int) ([]byte, func(), error) {
 	if l.limit > 0 && n > l.limit {
@@ -129,9 +132,18 @@ func (frozen) Release() {}
 
 // replica is what a server keeps of one group while it is down.
 type replica struct {
-	log    *heapLog
-	stable *raft.InmemStore
+	log interface {
+		raft.LogStore
+		rafttransport.Log
+		held() (allocs, pins int64)
+	}
+	stable raft.StableStore
 	snaps  *snapshot.Store
+	close  func() // nil: it stays open while the server is down
+}
+
+func openHeap(*cluster, string) *replica {
+	return &replica{log: newHeapLog(), stable: raft.NewInmemStore()}
 }
 
 // node is a server that is up.
@@ -147,15 +159,16 @@ type node struct {
 
 // cluster is some servers with the same groups, on any network.
 type cluster struct {
-	t        testing.TB
-	network  func(id string) link.Network
-	listen   string // address to listen at
-	groups   int
-	adapt    func(*raft.Config)
-	sameHost func(string) bool
+	t       testing.TB
+	network func(id string) link.Network
+	listen  string // address to listen at
+	groups  int
+	adapt   func(*raft.Config)
+	open    func(c *cluster, dir string) *replica
 
 	mu    sync.Mutex
 	addrs map[raft.ServerAddress]string
+	base  string
 	disks map[string][]*replica
 	nodes map[string]*node
 }
@@ -163,7 +176,7 @@ type cluster struct {
 func newCluster(t testing.TB, groups int, network func(id string) link.Network) *cluster {
 	c := &cluster{
 		t: t, network: network, listen: "%s:0", groups: groups, addrs: map[raft.ServerAddress]string{},
-		disks: map[string][]*replica{}, nodes: map[string]*node{},
+		base: t.TempDir(), disks: map[string][]*replica{}, nodes: map[string]*node{}, open: openHeap,
 	}
 	t.Cleanup(c.stopAll)
 	return c
@@ -190,7 +203,7 @@ func (c *cluster) start(id string) *node {
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &node{cancel: cancel}
 	var err error
-	n.mux, err = rafttransport.New(rafttransport.Config{Network: c.network(id), Cluster: "test", Self: id, Resolve: c.resolve, SameHost: c.sameHost})
+	n.mux, err = rafttransport.New(rafttransport.Config{Network: c.network(id), Cluster: "test", Self: id, Resolve: c.resolve})
 	c.must(err)
 	addr := c.listen
 	if strings.Contains(addr, "%s") {
@@ -216,10 +229,16 @@ func (c *cluster) start(id string) *node {
 
 func (c *cluster) startGroup(n *node, id string, g int) {
 	c.t.Helper()
-	for len(c.disks[id]) <= g {
-		snaps, err := snapshot.Open(snapshot.Config{Dir: c.t.TempDir()})
+	if len(c.disks[id]) <= g {
+		c.disks[id] = append(c.disks[id], nil)
+	}
+	if c.disks[id][g] == nil {
+		dir := filepath.Join(c.base, id, fmt.Sprint(g))
+		disk := c.open(c, dir)
+		var err error
+		disk.snaps, err = snapshot.Open(snapshot.Config{Dir: filepath.Join(dir, "snapshots")})
 		c.must(err)
-		c.disks[id] = append(c.disks[id], &replica{newHeapLog(), raft.NewInmemStore(), snaps})
+		c.disks[id][g] = disk
 	}
 	disk := c.disks[id][g]
 	conf := raft.DefaultConfig()
@@ -267,8 +286,12 @@ func (c *cluster) stop(id string) {
 	n.cancel()
 	n.done.Wait()
 	for g, d := range c.disks[id] {
-		if a, p := d.log.allocs.Load(), d.log.pins.Load(); a != 0 || p != 0 {
+		if a, p := d.log.held(); a != 0 || p != 0 {
 			c.t.Errorf("group %d of %s still holds %d allocations and %d pins", g, id, a, p)
+		}
+		if d.close != nil {
+			d.close()
+			c.disks[id][g] = nil
 		}
 	}
 }

@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	maxBatch   = 8 << 20   // bytes of payload in one append of several entries
+	maxBatch   = 8 << 20   // bytes of payload that an append of several entries may have
+	sendBatch  = 2 << 20   // that we send: two in flight fit into a small log, and groups take turns on the wire
 	maxPayload = 256 << 20 // of an entry; logs allow less
 	maxEntries = 8192      // in one append
 	entryBytes = 36

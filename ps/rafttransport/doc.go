@@ -21,7 +21,8 @@
 // Payloads of entries are not copied: the sender pins them in its log and gives them to writev, the receiver reads them straight into
 // space of its own group's log. Their CRC is made once, by the leader's log, and travels in the header; the receiver puts it into
 // raft.Log.Extensions (4 bytes, little endian, CRC-32C of Data) and verifies it unless the peer is on the same host. An AppendEntries
-// with more than 8 MiB of payload is sent in parts, each with the right previous entry; the answer is the first refusal, or the last.
+// with more than 2 MiB of payload is sent in parts, each with the right previous entry; the answer is the first refusal, or the last.
+// (8 MiB are accepted; an entry that is larger travels alone.)
 //
 // Peers die and come back: a connection that fails, or from which nothing has been heard while a request timed out, is closed, and
 // the next request dials again, with back-off. Requests are bounded by Config.Timeout (control) and five times as much (bulk; and

@@ -37,8 +37,8 @@ type Config struct {
 
 // Log is what the transport asks of a group's log. ps/raftlog implements it. All methods are called concurrently.
 type Log interface {
-	// Alloc gives space for n > 0 bytes of payload that an append in flight is read into. release is called once, when raft has
-	// answered or the bytes have not arrived.
+	// Alloc gives space for n > 0 bytes that payloads of an append in flight are read into: one, or small neighbours that each begin
+	// at a multiple of 64. release is called once, when raft has answered or the bytes have not arrived.
 	Alloc(n int) (buf []byte, release func(), err error)
 	// Pin keeps the payloads of entries, which came from GetLog, where they are until release. ok is false when one of them is not in
 	// the log any more.

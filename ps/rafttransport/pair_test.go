@@ -123,8 +123,8 @@ func TestParts(t *testing.T) {
 			return &raft.AppendEntriesResponse{Term: 3, LastLog: last, Success: refuse == 0 || last < refuse}
 		})
 		const mib = 1 << 20
-		big := request(11, 3*mib, 3*mib, 3*mib, mib, 9*mib, 1, 1)
-		whole := "2 entries, 6144 KiB after 10/2; 2 entries, 4096 KiB after 12/3; 1 entries, 9216 KiB after 14/3; 2 entries, 0 KiB after 15/3"
+		big := request(11, mib, mib, mib, mib/2, 9*mib, 1, 1)
+		whole := "2 entries, 2048 KiB after 10/2; 2 entries, 1536 KiB after 12/3; 1 entries, 9216 KiB after 14/3; 2 entries, 0 KiB after 15/3"
 		var resp raft.AppendEntriesResponse
 		p.must(p.leader.AppendEntries("follower", "follower", big, &resp))
 		if s := seen.take(); s != whole || !resp.Success || resp.LastLog != 17 {

@@ -99,7 +99,7 @@ func (p *pipeline) Close() error {
 // AppendEntries implements raft.AppendPipeline. It waits while too much is in flight.
 func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	f := &future{p: p, start: time.Now(), args: args, resp: resp, done: make(chan struct{})}
-	parts := split(args, maxBatch)
+	parts := split(args, sendBatch)
 	for i, part := range parts {
 		select {
 		case <-p.closed:

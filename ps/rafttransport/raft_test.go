@@ -19,11 +19,14 @@ import (
 )
 
 // bubble runs a test of a cluster of three on fake time and a network that can be cut.
-func bubble(t *testing.T, groups int, test func(t *testing.T, c *cluster, net *p2ptest.Net)) {
+func bubble(t *testing.T, groups int, test func(t *testing.T, c *cluster, net *p2ptest.Net), options ...func(*cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		network := p2ptest.NewNet(1)
 		c := newCluster(t, groups, func(id string) link.Network { return network.Host(id) })
+		for _, option := range options {
+			option(c)
+		}
 		t.Cleanup(func() {
 			c.stopAll()
 			if err := network.Close(); err != nil {

@@ -9,8 +9,11 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// ownSpace is the size from which a payload has an Alloc of its own; smaller neighbours share one.
-const ownSpace = 64 << 10
+const (
+	ownSpace    = 64 << 10  // from this size on a payload has an Alloc of its own; smaller neighbours share one
+	sharedSpace = 128 << 10 // of at most this size, which every log must be able to give
+	spaceAlign  = 64        // where a payload begins in it, so that the log can keep it there
+)
 
 // allocError says that the log has no space. The payloads have been read and thrown away.
 type allocError struct{ err error }
@@ -32,10 +35,11 @@ func receive(r *bufio.Reader, q *request, log Log, trusted bool) (release func()
 		}
 	}
 	for i, read := 0, int64(0); i < len(entries); {
-		n, bytes := run(q.parts[i:])
-		if bytes > 0 {
-			buf, free, err := log.Alloc(bytes)
-			if err != nil {
+		n, space := run(q.parts[i:])
+		var buf []byte
+		if space > 0 {
+			var free func()
+			if buf, free, err = log.Alloc(space); err != nil {
 				release()
 				if _, err := io.CopyN(io.Discard, r, q.size-read); err != nil {
 					return nil, err
@@ -43,14 +47,19 @@ func receive(r *bufio.Reader, q *request, log Log, trusted bool) (release func()
 				return nil, &allocError{err}
 			}
 			held = append(held, free)
-			if _, err := io.ReadFull(r, buf); err != nil {
-				release()
-				return nil, err
-			}
-			cut(entries[i:i+n], q.parts[i:i+n], buf)
 		}
-		read += int64(bytes)
-		i += n
+		for ; n > 0; n-- {
+			if size := q.parts[i].n; size > 0 {
+				entries[i].Data = buf[:size:size]
+				buf = buf[min(align(size), len(buf)):]
+				if _, err := io.ReadFull(r, entries[i].Data); err != nil {
+					release()
+					return nil, err
+				}
+				read += int64(size)
+			}
+			i++
+		}
 	}
 	if trusted {
 		return release, nil
@@ -64,20 +73,19 @@ func receive(r *bufio.Reader, q *request, log Log, trusted bool) (release func()
 	return release, nil
 }
 
-// run counts the parts at the front that share space, and their bytes.
-func run(parts []part) (n, bytes int) {
-	for n < len(parts) && (n == 0 || parts[0].n < ownSpace && parts[n].n < ownSpace) {
-		bytes += parts[n].n
+// run counts the parts at the front that share space, and the bytes they need.
+func run(parts []part) (n, space int) {
+	for n < len(parts) {
+		small := parts[0].n < ownSpace && parts[n].n < ownSpace
+		if n > 0 && (!small || align(space)+parts[n].n > sharedSpace) {
+			break
+		}
+		if parts[n].n > 0 {
+			space = align(space) + parts[n].n
+		}
 		n++
 	}
-	return n, bytes
+	return n, space
 }
 
-// cut hands each entry its piece of buf.
-func cut(entries []*raft.Log, parts []part, buf []byte) {
-	for i, e := range entries {
-		if n := parts[i].n; n > 0 {
-			e.Data, buf = buf[:n:n], buf[n:]
-		}
-	}
-}
+func align(n int) int { return (n + spaceAlign - 1) &^ (spaceAlign - 1) }

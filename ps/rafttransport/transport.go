@@ -65,7 +65,7 @@ func (t *Transport) AppendEntries(_ raft.ServerID, target raft.ServerAddress, ar
 	if isHeartbeat(args) {
 		return t.ask(&p.control, kindAppend, args, resp, t.mux.cfg.Timeout)
 	}
-	for _, part := range split(args, maxBatch) {
+	for _, part := range split(args, sendBatch) {
 		if err := t.ask(&p.bulk, kindAppend, part, resp, bulkFactor*t.mux.cfg.Timeout); err != nil {
 			return err
 		}
