@@ -17,6 +17,11 @@ const serveFor = 2 * time.Minute
 // unready is the hint of a server that has not started its groups, in milliseconds.
 const unready = 100
 
+// replier is the part of a *link.Request that is answered.
+type replier interface {
+	Reply(head []byte, body ...[]byte) error
+}
+
 // serve answers one request: to a shard, to the meta group, or to this server.
 func (s *Server) serve(ctx context.Context, r *link.Request) {
 	ctx, cancel := context.WithTimeout(ctx, serveFor)
@@ -145,7 +150,7 @@ func verdict(err error) wire.Answer {
 	return wire.Answer{}
 }
 
-func (s *Server) reply(r *link.Request, a wire.Answer, fields any) {
+func (s *Server) reply(r replier, a wire.Answer, fields any) {
 	var body []byte
 	if fields != nil {
 		var err error
@@ -154,6 +159,6 @@ func (s *Server) reply(r *link.Request, a wire.Answer, fields any) {
 		}
 	}
 	if err := r.Reply(wire.AppendAnswer(nil, a), body); err != nil {
-		s.log.Debug("reply not sent", "to", r.Peer.From, "error", err)
+		s.log.Debug("reply not sent", "status", a.Status, "error", err)
 	}
 }

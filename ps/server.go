@@ -58,6 +58,7 @@ type Server struct {
 	formedCh  chan struct{} // closed when formation is known
 	groups    atomic.Pointer[groups]
 	running   atomic.Bool
+	crashing  atomic.Bool
 	over      chan struct{} // closed when Run returns
 	mu        sync.Mutex    // guards adopting a formation and what follows
 	logs      []*raftlog.Log
@@ -168,11 +169,16 @@ func (s *Server) run(ctx context.Context) error {
 	plane.Go(func() error { return early(planeCtx, "server", s.server.Run(planeCtx)) })
 	plane.Go(func() error { return early(planeCtx, "client", s.client.Run(planeCtx)) })
 	plane.Go(func() error { return early(planeCtx, "raft transport", s.mux.Run(planeCtx)) })
-	sunk := make(chan error, 1)
-	go func() { sunk <- plane.Wait() }()
+	sunk := make(chan struct{})
+	var planeErr error
+	go func() {
+		planeErr = plane.Wait()
+		close(sunk)
+	}()
 	s.crashBy(func() { // nothing may be acknowledged after the store stands still
+		s.crashing.Store(true)
 		sink()
-		<-planeCtx.Done()
+		<-sunk
 		s.store.Freeze()
 		stop(raftgroup.ErrCrash)
 	})
@@ -183,12 +189,17 @@ func (s *Server) run(ctx context.Context) error {
 	err = work.Wait()
 	s.crashBy(nil)
 	sink()
-	err = errors.Join(err, <-sunk)
-	switch {
-	case errors.Is(context.Cause(ctx), raftgroup.ErrCrash):
+	<-sunk
+	return outcome(ctx, errors.Join(err, planeErr))
+}
+
+// outcome is what Run returns: nil when it was told to end and did.
+func outcome(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), raftgroup.ErrCrash) {
 		return ErrCrashed
-	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		return nil
+	}
+	if told := ctx.Err(); told != nil && errors.Is(err, told) {
+		err = nil
 	}
 	return err
 }
@@ -212,8 +223,11 @@ func (s *Server) guard(ctx, plane context.Context) error {
 	case <-s.store.Failed():
 		return fmt.Errorf("store in %s: %w", s.cfg.Dir, s.store.Err())
 	case <-plane.Done():
-		<-ctx.Done() // the plane's own error, or a crash, is the cause
-		return ctx.Err()
+		if s.crashing.Load() {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return errors.New("connections cannot be served")
 	}
 }
 

@@ -55,7 +55,7 @@ func (l *leader) fly(ctx context.Context, job string, leave func(), p wire.Plan)
 		err  error
 	}
 	over := make(chan outcome, 1)
-	l.work.Go(func() {
+	l.work.Go(func() { //nolint:contextcheck // a plan outlives the request that asked for it
 		defer leave()
 		got, err := l.drive(job, p)
 		over <- outcome{got, err}

@@ -152,7 +152,9 @@ func (r *replica) end() {
 func (r *replica) crash() {
 	r.store.Freeze()
 	r.stop(raftgroup.ErrCrash)
-	<-r.ended
+	if err := <-r.ended; err != nil {
+		r.t.Errorf("run after a crash: %v", err)
+	}
 }
 
 // answer is a Request that keeps what it is answered.

@@ -10,9 +10,9 @@ import (
 
 // bridge sends raft's own log to a slog.Logger at debug level: what operators
 // need to know is logged by this package.
-func bridge(l *slog.Logger) hclog.Logger {
+func bridge(ctx context.Context, l *slog.Logger) hclog.Logger {
 	level := hclog.Off
-	if l.Enabled(context.Background(), slog.LevelDebug) {
+	if l.Enabled(ctx, slog.LevelDebug) {
 		level = hclog.Debug
 	}
 	return hclog.New(&hclog.LoggerOptions{Name: "raft", Level: level, Output: lines{l}, DisableTime: true})

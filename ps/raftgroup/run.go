@@ -17,7 +17,7 @@ const recheck = 2 * time.Second
 // Run owns raft, the log's and the snapshot store's goroutines until ctx ends
 // (nil) or the group fails (the cause). A leader hands over before it ends.
 func (n *Node) Run(ctx context.Context) error {
-	r, err := n.open()
+	r, err := n.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func (n *Node) Run(ctx context.Context) error {
 	stores.Go(func() error { return n.own("snapshots", n.cfg.Snapshots.Run(below)) })
 	work, ctxWork := errgroup.WithContext(ctx)
 	work.Go(func() error { return n.watch(ctxWork, r) })
-	work.Go(func() error { return n.compact(ctxWork, r) })
+	work.Go(func() error { return n.compact(ctxWork) })
 	work.Go(func() error { return n.await(ctxWork) })
 	err = work.Wait()
 	n.leave(ctx, r, err)
@@ -83,8 +83,8 @@ func (n *Node) leave(ctx context.Context, r *raft.Raft, err error) {
 }
 
 // open bootstraps the group if it is ours to do and starts raft.
-func (n *Node) open() (*raft.Raft, error) {
-	c, conf := n.cfg, n.config()
+func (n *Node) open(ctx context.Context) (*raft.Raft, error) {
+	c, conf := n.cfg, n.config(ctx)
 	if len(c.Bootstrap) > 0 {
 		servers := make([]raft.Server, len(c.Bootstrap))
 		for i, id := range c.Bootstrap {
@@ -104,7 +104,7 @@ func (n *Node) open() (*raft.Raft, error) {
 
 // config is raft's, by the figures measured: batches, pre-vote, and snapshots
 // by bytes of log instead of by count.
-func (n *Node) config() *raft.Config {
+func (n *Node) config(ctx context.Context) *raft.Config {
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(n.cfg.Self)
 	conf.HeartbeatTimeout = n.cfg.Heartbeat
@@ -116,7 +116,7 @@ func (n *Node) config() *raft.Config {
 	conf.SnapshotInterval = 24 * time.Hour
 	conf.SnapshotThreshold = math.MaxUint64
 	conf.NoLegacyTelemetry = true
-	conf.Logger = bridge(n.cfg.Logger.With("group", n.cfg.Group))
+	conf.Logger = bridge(ctx, n.cfg.Logger.With("group", n.cfg.Group))
 	return conf
 }
 
@@ -165,7 +165,7 @@ func (n *Node) lead(ctx context.Context, r *raft.Raft) (end func()) {
 }
 
 // compact takes a snapshot each time the log has passed its threshold.
-func (n *Node) compact(ctx context.Context, r *raft.Raft) error {
+func (n *Node) compact(ctx context.Context) error {
 	tick := time.NewTicker(recheck)
 	defer tick.Stop()
 	for {
