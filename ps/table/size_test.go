@@ -56,12 +56,12 @@ func sweep(t testing.TB, dim, slots int, least, most float64, visit func(rows in
 // BenchmarkBytesPerRow goes the whole way.
 func TestBytesPerRow(t *testing.T) {
 	if testing.Short() {
-		t.Skip("half a gigabyte of rows: not under emulation")
+		t.Skip("millions of rows: not under emulation")
 	}
 	for _, c := range []struct {
 		dim, slots int
 		most       float64
-	}{{1, 1, 2.1e6}, {1, 0, 1.5e6}, {15, 2, 1.05e6}, {16, 0, 1.1e6}, {64, 1, 1e6}} {
+	}{{1, 1, 2.1e6}, {1, 0, 1.2e6}, {15, 2, 1e6}, {16, 0, 1e6}} {
 		sweep(t, c.dim, c.slots, 1e6, c.most, func(rows int64, perRow float64) {
 			if perRow > allowed(c.dim, c.slots) {
 				t.Errorf("dim %d, slots %d, %d rows: %.2f B/row, allowed %.2f", c.dim, c.slots, rows, perRow, allowed(c.dim, c.slots))

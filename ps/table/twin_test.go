@@ -428,6 +428,17 @@ func TestIncrementIsSmall(t *testing.T) {
 	if n, _ := count(false, 0); n != all {
 		t.Errorf("%d pages since ever, want %d", n, all)
 	}
+	_, since = count(true, 0)
+	c := tab.Capture()
+	defer c.Close()
+	if err := tab.Apply(keys, make([]float32, 4*len(keys)), table.Stamp{}, adder{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Pages(false, since, func(id table.PageID, _ []byte) error {
+		return fmt.Errorf("page %v was clean at the capture", id)
+	}, new(sync.Mutex)); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestCaptureRules: one at a time, one emission, closed means closed.
