@@ -29,9 +29,9 @@
 //
 // One RWMutex guards State: the FSM takes the write side per entry, pulls,
 // admission and snapshots' pages the read side. Nothing waits under it. The
-// leader's soft state has a lock of its own, taken before State's where both
-// are needed. Entries are proposed by one goroutine and completed by another,
-// both of which end with the leadership (lead.go).
+// leader's soft state has a lock of its own, taken after State's where both are
+// needed. Entries are proposed by one goroutine and completed by another, both
+// of which end with the leadership (propose.go).
 //
 // # Snapshots
 //

@@ -53,6 +53,7 @@ func (g *Group) lead(ctx context.Context, _ uint64) {
 	close(air)
 	wg.Wait()
 	g.inbox.end(g.elsewhere())
+	g.wake() // pulls that only a leader answers
 }
 
 // propose turns what the inbox has into log entries, until ctx ends.

@@ -17,40 +17,49 @@ const (
 	maxGather = 128 << 20
 )
 
+// need is what a pull waits for: put into words only when someone asks.
+type need struct {
+	what string // "" if nothing
+	n    uint64
+}
+
+func (w need) String() string { return fmt.Sprintf("%s %d", w.what, w.n) }
+
 // readable decides whether the applied state may answer a pull: ready, or
-// refused (answer.Status), or it must wait (for why). leader says whether this
-// replica leads; it is only needed under asp.
-func (s *State) readable(m *wire.Pull, leader bool) (ready bool, why string, answer wire.Answer) {
+// refused (answer.Status), or it must wait (for what). All zero: only the leader
+// may answer. leader is needed under asp alone.
+func (s *State) readable(m *wire.Pull, leader bool) (ready bool, wait need, answer wire.Answer) {
 	if s.index < m.Index {
-		return false, fmt.Sprintf("entry %d", m.Index), answer
+		return false, need{"entry", m.Index}, answer
 	}
 	j, w := s.jobs[m.Job], (*worker)(nil)
 	if m.Worker != "" {
 		a := s.session(m.Job, m.Worker, m.Incarnation)
 		if a.answer.Status != wire.OK {
-			return false, "", a.answer
+			return false, wait, a.answer
 		}
 		w = a.worker
 	}
 	if j == nil {
-		return false, "", wire.Answer{Status: wire.Unknown, Detail: fmt.Sprintf("job %q is unknown here: open it first", m.Job)}
+		return false, wait, wire.Answer{Status: wire.Unknown, Detail: fmt.Sprintf("job %q is unknown here: open it first", m.Job)}
 	}
+	sync := j.Params.Sync
 	switch {
 	case w != nil && w.Done < m.Own:
-		return false, fmt.Sprintf("own step %d", m.Own-1), answer
+		return false, need{"own step", m.Own - 1}, answer
 	case m.Step == wire.Infinity:
-		return j.over(), "all workers to finish", answer
-	case j.Params.Sync == wire.BSP && j.Clock > m.Step:
-		return false, "", j.answer(wire.Past, fmt.Sprintf("pull of step %d: the shard's clock is %d", m.Step, j.Clock))
-	case j.Params.Sync == wire.BSP:
-		return j.Clock == m.Step, fmt.Sprintf("clock %d", m.Step), answer
-	case j.Params.Sync == wire.SSP && w != nil && w.Done < m.Step:
-		return false, fmt.Sprintf("own step %d", m.Step-1), answer
-	case j.Params.Sync == wire.SSP:
-		lag := uint64(j.Params.Staleness)
-		return m.Step <= lag || j.slowest() >= m.Step-lag, fmt.Sprintf("every worker's step %d", m.Step-lag-1), answer
+		return j.over(), need{"the last step of all after clock", j.Clock}, answer
+	case sync == wire.BSP && j.Clock > m.Step:
+		return false, wait, j.answer(wire.Past, fmt.Sprintf("pull of step %d: the shard's clock is %d", m.Step, j.Clock))
+	case sync == wire.BSP:
+		return j.Clock == m.Step, need{"clock", m.Step}, answer
+	case sync == wire.SSP && w != nil && w.Done < m.Step:
+		return false, need{"own step", m.Step - 1}, answer
+	case sync == wire.SSP:
+		lag := min(m.Step, uint64(j.Params.Staleness))
+		return j.slowest() >= m.Step-lag, need{"completed steps of all:", m.Step - lag}, answer
 	}
-	return leader, "", answer
+	return leader, wait, answer
 }
 
 // pull answers one pull. Prefetch sends keys early: the pull is parked until
@@ -105,11 +114,11 @@ func (g *Group) tryPull(m *wire.Pull, sections []wire.Section, spot *parkedPull,
 		g.reply(r, wire.Answer{Status: wire.NotLeader, Detail: "this server is stopping"})
 		return true, nil
 	}
-	ready, why, a := g.state.readable(m, leader)
-	if !ready && a.Status == wire.OK && why != "" {
+	ready, wait, a := g.state.readable(m, leader)
+	if !ready && a.Status == wire.OK && wait.what != "" {
 		changed = g.changed
 		g.mu.RUnlock()
-		g.parked.wait(spot, why)
+		g.parked.wait(spot, wait)
 		return false, changed
 	}
 	if !ready && a.Status == wire.OK {
@@ -185,7 +194,7 @@ type parkedSession struct{ job, worker string }
 type parkedPull struct {
 	m     *wire.Pull
 	since time.Time
-	why   string
+	why   need
 }
 
 // enter gives a pull a place, or nil when its session has too many.
@@ -205,7 +214,7 @@ func (p *parking) enter(m *wire.Pull) *parkedPull {
 	return spot
 }
 
-func (p *parking) wait(spot *parkedPull, why string) {
+func (p *parking) wait(spot *parkedPull, why need) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	spot.why = why

@@ -48,6 +48,7 @@ func (g *Group) Status(waiting bool) wire.GroupStatus {
 		out.Applied, out.Last = g.state.index, g.state.index
 	}
 	out.Digest = fmt.Sprintf("%016x after entry %d", g.state.Digest(), g.state.index)
+	out.Digest = fmt.Sprintf("%d:%016x", g.state.index, g.state.Digest())
 	for _, name := range g.state.names() {
 		j := g.state.jobs[name]
 		s := wire.JobStatus{Job: name, Clock: j.Clock, Applied: j.Applied, Duplicate: g.dups.get(name)}
@@ -132,14 +133,14 @@ func (p *parking) waits(j *job) []wire.Wait {
 	defer p.mu.Unlock()
 	var out []wire.Wait
 	for spot := range p.pulls {
-		if spot.m.Job != j.Name || spot.why == "" {
+		if spot.m.Job != j.Name || spot.why.what == "" {
 			continue
 		}
 		what := fmt.Sprintf("pull of step %d", spot.m.Step)
 		if spot.m.Step == wire.Infinity {
 			what = "pull after the last step"
 		}
-		out = append(out, wire.Wait{Who: spot.m.Worker, What: what, For: append([]string{spot.why}, j.behind(spot.m)...), Since: time.Since(spot.since)})
+		out = append(out, wire.Wait{Who: spot.m.Worker, What: what, For: append([]string{spot.why.String()}, j.behind(spot.m)...), Since: time.Since(spot.since)})
 	}
 	sortWaits(out)
 	return out
