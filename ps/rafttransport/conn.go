@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,7 +30,7 @@ type conn struct {
 	nc    net.Conn
 	turn  chan struct{} // held by who writes
 	dead  chan struct{}
-	heard atomic.Int64 // when the last answer came, nanoseconds since mux.started; 0: never
+	heard atomic.Uint64 // answers so far
 
 	mu      sync.Mutex // never held over I/O or a wait
 	err     error
@@ -42,7 +43,7 @@ type conn struct {
 // call is a request in flight.
 type call struct {
 	id    uint64
-	since time.Duration
+	heard uint64 // answers on its connection when it was sent
 	done  chan struct{}
 	reply reply
 }
@@ -97,7 +98,7 @@ func (c *conn) read() error {
 		if err != nil {
 			return err
 		}
-		c.heard.Store(int64(time.Since(c.mux.started)))
+		c.heard.Add(1)
 		c.mu.Lock()
 		call := c.calls[f.id]
 		delete(c.calls, f.id)
@@ -124,7 +125,7 @@ func (c *conn) begin(t *Transport, k kind, cmd any, limit time.Duration) (*call,
 	}
 	defer func() { <-c.turn }()
 
-	call := &call{since: time.Since(c.mux.started), done: make(chan struct{})}
+	call := &call{heard: c.heard.Load(), done: make(chan struct{})}
 	c.mu.Lock()
 	if c.err != nil {
 		c.mu.Unlock()
@@ -157,7 +158,14 @@ func (c *conn) write(t *Transport, k kind, id uint64, cmd any, limit time.Durati
 		}
 		defer release()
 	}
-	b, err := appendHead(beginFrame(c.scratch[:0], k, id, t.group), string(c.id), cmd, t.checksum)
+	room := frameHeader + 1<<10
+	for _, e := range entries {
+		room += entryBytes
+		if len(e.Data) < smallPayload {
+			room += len(e.Data)
+		}
+	}
+	b, err := appendHead(beginFrame(slices.Grow(c.scratch[:0], room), k, id, t.group), string(c.id), cmd, t.checksum)
 	if err == nil {
 		err = sealFrame(b)
 	}
@@ -179,7 +187,7 @@ func (c *conn) write(t *Transport, k kind, id uint64, cmd any, limit time.Durati
 		vec = append(vec, b[from:])
 	}
 	c.scratch, c.vec = b, vec
-	if cap(b) > 1<<20 {
+	if cap(b) > sendBatch+maxHead {
 		c.scratch = nil
 	}
 	if err := c.nc.SetWriteDeadline(time.Now().Add(limit)); err != nil {
@@ -224,7 +232,7 @@ func (c *conn) wait(call *call, limit time.Duration, give, stop <-chan struct{})
 	case <-stop:
 	case <-timer.C:
 		c.forget(call)
-		if time.Duration(c.heard.Load()) <= call.since {
+		if c.heard.Load() == call.heard {
 			c.fail(fmt.Errorf("silent for %v", limit))
 		}
 		return reply{}, fmt.Errorf("server %s has not answered in %v", c.id, limit)

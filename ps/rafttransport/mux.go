@@ -51,7 +51,6 @@ type Log interface {
 type Mux struct {
 	cfg     Config
 	log     *slog.Logger
-	started time.Time
 	running atomic.Bool
 	tasks   chan func(ctx context.Context) // to Run
 	done    chan struct{}                  // Run has ended
@@ -89,7 +88,7 @@ func New(cfg Config) (*Mux, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Mux{
-		cfg: cfg, log: cfg.Logger, started: time.Now(),
+		cfg: cfg, log: cfg.Logger,
 		tasks: make(chan func(context.Context)), done: make(chan struct{}),
 		groups: map[uint32]*Transport{}, peers: map[raft.ServerAddress]*peer{},
 	}, nil

@@ -114,7 +114,7 @@ func (l *lane) live(ctx context.Context, d *dialling) {
 		l.conn = nil
 	}
 	if c.heard.Load() == 0 {
-		l.failed(c.cause())
+		l.failed(c.lost())
 	} else {
 		l.failures = 0
 	}
