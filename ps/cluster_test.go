@@ -185,6 +185,8 @@ func (c *cluster) call(group uint32, head []byte, body ...[]byte) (wire.Answer, 
 	return a, out
 }
 
+func callOf(m wire.Message) link.Call { return link.Call{Head: wire.Append(nil, m)} }
+
 func (c *cluster) message(group uint32, m wire.Message, body ...[]byte) (wire.Answer, []byte) {
 	c.t.Helper()
 	a, out := c.call(group, wire.Append(nil, m), body...)

@@ -206,8 +206,10 @@ func outcome(ctx context.Context, err error) error {
 
 // early turns the end of a part that should have gone on into an error.
 func early(ctx context.Context, what string, err error) error {
-	if ctx.Err() != nil {
+	select {
+	case <-ctx.Done():
 		return nil
+	default:
 	}
 	if err == nil {
 		err = errors.New("ended early")

@@ -1,0 +1,294 @@
+package ps_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hcclps/p2p/tcp"
+	"hcclps/ps"
+	"hcclps/ps/layout"
+	"hcclps/ps/wire"
+)
+
+// leader is the index of the server that leads a group.
+func (c *cluster) leader(group uint32) int {
+	c.t.Helper()
+	for range 1000 {
+		for i, n := range c.nodes {
+			if n == nil {
+				continue
+			}
+			for _, g := range n.server.Status(false).Groups {
+				if g.Group == group && g.State == "leader" {
+					return i
+				}
+			}
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+	c.t.Fatalf("group %d has no leader", group)
+	return -1
+}
+
+func TestLeadersDieBetweenPushes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		defer c.close()
+		c.startAll()
+		s := c.open("a", 0, asp1)
+		for group := range uint32(3) { // the meta group too
+			dead := c.leader(group)
+			c.crash(dead)
+			begin := time.Now()
+			s.push()
+			if d := time.Since(begin); d > 3*time.Second {
+				t.Errorf("push after the death of the leader of group %d took %v", group, d)
+			}
+			c.start(dead)
+			c.ready()
+		}
+		s.push()
+		s.want(4)
+	})
+}
+
+func TestPlanWhileAShardHasNoQuorum(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 5, func(_ int, cfg *ps.Config) { cfg.Replicas = 3 })
+		defer c.close()
+		c.startAll()
+		s := c.open("a", 0, wire.JobParams{World: 1, Parts: 1})
+		s.push()
+		// Group 2 loses two of three replicas that the meta group can spare.
+		var dead []int
+		for i, m := range c.layout.Members {
+			if slices.Contains(c.layout.Replicas(2), m.ID) && (!slices.Contains(c.layout.Meta, m.ID) || len(dead) == 1) && len(dead) < 2 {
+				dead = append(dead, i)
+			}
+		}
+		for _, i := range dead {
+			c.crash(i)
+		}
+		asked := make(chan wire.Plan, 1)
+		go func() {
+			asked <- control[wire.Plan](c, wire.KindPlan, wire.PlanRequest{
+				SessionRef: wire.SessionRef{Job: "j", Worker: "a", Incarnation: 1}, Plan: wire.Plan{Kind: wire.PlanRate, Rate: 2},
+			})
+		}()
+		<-time.After(5 * time.Second)
+		select {
+		case p := <-asked:
+			t.Fatalf("plan %+v is in force though a shard cannot hold it", p)
+		default:
+		}
+		c.crash(c.leader(layout.MetaGroup)) // the next meta leader goes on with the plan, if it had begun
+		for i, n := range c.nodes {
+			if n == nil {
+				c.start(i)
+			}
+		}
+		c.ready()
+		p := <-asked
+		for s.step < p.T {
+			s.push()
+		}
+		s.want(float32(p.T)) // rate 1 before T
+		s.push()
+		s.want(float32(p.T) + 2)
+	})
+}
+
+func TestExpelledByLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, func(_ int, cfg *ps.Config) { cfg.Lease = 3 * time.Second })
+		defer c.close()
+		c.startAll()
+		bsp := wire.JobParams{World: 2, Parts: 1}
+		a, b := c.open("a", 0, bsp), c.open("b", 1, bsp)
+		done := make(chan struct{})
+		go func() { // b takes part in step 0 and dies
+			b.push()
+			close(done)
+		}()
+		a.push()
+		<-done
+		pushed := make(chan struct{})
+		go func() {
+			a.push() // waits for b until its lease ends
+			close(pushed)
+		}()
+		begin := time.Now()
+		for waiting := true; waiting; {
+			control[struct{}](c, wire.KindRenew, wire.RenewRequest{SessionRef: wire.SessionRef{Job: "j", Worker: "a", Incarnation: a.inc}})
+			select {
+			case <-pushed:
+				waiting = false
+			case <-time.After(time.Second):
+			}
+			if time.Since(begin) > time.Minute {
+				t.Fatal("the step still waits for a worker that is gone")
+			}
+		}
+		if d := time.Since(begin); d < time.Second {
+			t.Errorf("the step waited %v for a worker with a lease of 3s", d)
+		}
+		a.want(2)
+		st := c.nodes[c.leader(0)].server.Status(true).Groups[0].Jobs[0]
+		if got := st.Workers[1].State; got != "expelled" {
+			t.Errorf("state of b: %s, want expelled", got)
+		}
+		b = c.open("b", 1, bsp)
+		if b.inc != 2 {
+			t.Errorf("b: incarnation %d, want 2", b.inc)
+		}
+	})
+}
+
+func TestGroupsOnSomeServersOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 5, func(_ int, cfg *ps.Config) { cfg.Replicas, cfg.Shards = 3, 8 })
+		defer c.close()
+		c.startAll()
+		s := c.open("a", 0, asp1)
+		s.push()
+		s.want(1)
+		// A server that has no replica of a group says who has.
+		group := uint32(1)
+		for _, m := range c.layout.Members {
+			if slices.Contains(c.layout.Replicas(group), m.ID) {
+				continue
+			}
+			reply, err := c.client.Call(t.Context(), m.Addr, callOf(&wire.Probe{Group: group, Job: "j"}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, err := wire.DecodeAnswer(reply.Head)
+			if err != nil || a.Status != wire.NotLeader || !slices.Contains(c.layout.Replicas(group), a.Leader) {
+				t.Errorf("server %s: %v, hint %q, %v", m.Name, a.Status, a.Leader, err)
+			}
+		}
+	})
+}
+
+func TestScratch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, func(_ int, cfg *ps.Config) { cfg.Scratch = true })
+		defer c.close()
+		c.startAll()
+		s := c.open("a", 0, asp1)
+		s.push()
+		s.want(1)
+		for _, g := range c.nodes[0].server.Status(false).Groups {
+			if g.Group > 0 && !strings.Contains(g.Durable, "nothing survives") {
+				t.Errorf("group %d: durability %q", g.Group, g.Durable)
+			}
+		}
+	})
+}
+
+func TestUnreplicatedServerKeepsItsDataOnDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, func(_ int, cfg *ps.Config) { cfg.LogDir = "" })
+		defer c.close()
+		c.startAll()
+		s := c.open("a", 0, asp1)
+		s.push()
+		if got := c.nodes[0].server.Status(false).Groups[1].Durable; got != ps.QuorumDisk {
+			t.Errorf("durability %q, want %q", got, ps.QuorumDisk)
+		}
+		if _, err := os.Stat(filepath.Join(c.dir, "s1", "log", "group-1")); err != nil {
+			t.Errorf("log of a shard: %v", err)
+		}
+		c.crash(0)
+		c.start(0)
+		c.ready()
+		s.push()
+		s.want(2)
+	})
+}
+
+func TestLocal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := ps.NewLocal(ps.LocalConfig{LogBudget: 4 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- l.Run(ctx) }()
+		if err := l.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := l.Addrs(); len(got) != 3 {
+			t.Errorf("addresses %v, want three", got)
+		}
+		left, err := filepath.Glob(filepath.Join(os.TempDir(), "hcclps-local-*"))
+		if err != nil || len(left) == 0 {
+			t.Errorf("no temporary folder while running (%v)", err)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+}
+
+func TestLocalInANamedFolderGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		var members string
+		for range 2 {
+			l, err := ps.NewLocal(ps.LocalConfig{Servers: 3, Dir: dir, LogBudget: 4 << 20, Durability: ps.QuorumDisk})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- l.Run(ctx) }()
+			if err := l.Ready(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			got := fmt.Sprint(l.Servers()[0].Layout().Members)
+			if members != "" && got != members {
+				t.Errorf("members %s, before %s", got, members)
+			}
+			members = got
+			cancel()
+			if err := <-ended; err != nil {
+				t.Errorf("run: %v", err)
+			}
+		}
+	})
+}
+
+// On real sockets, so on real time.
+func TestRealSockets(t *testing.T) {
+	dir := t.TempDir()
+	var addrs []string
+	for i := range 3 {
+		addrs = append(addrs, "unix:"+filepath.Join(dir, fmt.Sprintf("%d.sock", i)))
+	}
+	l, err := ps.NewLocal(ps.LocalConfig{Dir: dir, Network: tcp.Network{}, Addrs: addrs, LogBudget: 4 << 20, Durability: ps.QuorumDisk, Shards: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	run, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(run) }()
+	if err := l.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("run: %v", err)
+	}
+}
