@@ -19,7 +19,7 @@ type workspace struct{ reducer reducer }
 // which needs no state and thus no lock.
 type prepared struct {
 	entry wire.Entry
-	err   error
+	bad   string // not an entry, and why
 	items []preparedItem
 }
 
@@ -33,7 +33,9 @@ type preparedItem struct {
 func (w *workspace) prepare(entry []byte) prepared {
 	w.reducer.reset()
 	var p prepared
-	if p.entry, p.err = wire.DecodeEntry(entry); p.err != nil {
+	var err error
+	if p.entry, err = wire.DecodeEntry(entry); err != nil {
+		p.bad = clean(err.Error())
 		return p
 	}
 	p.items = make([]preparedItem, len(p.entry.Steps))
@@ -98,8 +100,8 @@ func (s *State) apply(p *prepared, index, term uint64) ([]wire.Answer, error) {
 }
 
 func (s *State) dispatch(p *prepared) ([]wire.Answer, error) {
-	if p.err != nil {
-		return []wire.Answer{{Status: wire.Refused, Detail: clean(p.err.Error())}}, nil
+	if p.bad != "" {
+		return []wire.Answer{{Status: wire.Refused, Detail: p.bad}}, nil
 	}
 	switch m := p.entry.Message.(type) {
 	case *wire.Fence:

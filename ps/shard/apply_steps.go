@@ -216,7 +216,7 @@ func (j *job) settle() {
 	if !slices.ContainsFunc(j.Workers, func(w *worker) bool { return w.InStep }) {
 		j.Parts = 0
 	}
-	next := uint64(openEnd)
+	next := openEnd
 	for _, w := range j.Workers {
 		if j.expects(w) {
 			return

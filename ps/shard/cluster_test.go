@@ -44,6 +44,7 @@ type node struct {
 }
 
 func newCluster(t testing.TB, ids ...string) *cluster {
+	t.Helper()
 	c := &cluster{t: t, net: inproc.NewNetwork(), budget: 4 << 20, nodes: map[string]*node{}, dirs: map[string]string{}}
 	var members []layout.Member
 	for _, id := range ids {

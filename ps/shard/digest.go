@@ -21,7 +21,7 @@ func (d *digest) bytes(b []byte) { d.word(xxhash.Sum64(b)) }
 
 func (d *digest) answer(a *wire.Answer) {
 	d.word(uint64(a.Status))
-	d.word(uint64(xxhash.Sum64String(a.Detail)))
+	d.word(xxhash.Sum64String(a.Detail))
 	d.word(a.Clock)
 	d.word(a.Done)
 	d.bytes(a.Cursor)

@@ -25,7 +25,7 @@ func (m machine) Apply(l *raft.Log) any { return m.ApplyBatch([]*raft.Log{l})[0]
 func (m machine) ApplyBatch(logs []*raft.Log) []any {
 	out := make([]any, len(logs))
 	for i, l := range logs {
-		out[i] = m.g.apply(l.Data, l.Index, l.Term)
+		out[i] = m.g.apply(context.Background(), l.Data, l.Index, l.Term)
 	}
 	m.g.wake()
 	return out
@@ -33,12 +33,12 @@ func (m machine) ApplyBatch(logs []*raft.Log) []any {
 
 // apply applies one entry. The goroutine that calls it is the only one that
 // changes state.
-func (g *Group) apply(entry []byte, index, term uint64) any {
+func (g *Group) apply(ctx context.Context, entry []byte, index, term uint64) any {
 	if g.broken != nil {
 		return g.broken
 	}
 	p := g.state.work.prepare(entry)
-	g.reserve(&p)
+	g.reserve(ctx, &p)
 	g.mu.Lock()
 	answers, err := g.state.apply(&p, index, term)
 	g.mu.Unlock()
@@ -52,7 +52,7 @@ func (g *Group) apply(entry []byte, index, term uint64) any {
 
 // reserve waits, before the lock is taken, until the copies that a snapshot
 // under way makes this entry cause fit their budget.
-func (g *Group) reserve(p *prepared) {
+func (g *Group) reserve(ctx context.Context, p *prepared) {
 	for i := range p.items {
 		j := g.state.jobs[p.entry.Steps[i].Job]
 		if j == nil {
@@ -60,14 +60,14 @@ func (g *Group) reserve(p *prepared) {
 		}
 		for _, s := range p.items[i].sections {
 			if t := j.table(s.Table); t != nil {
-				g.reserveRows(t, len(s.Keys))
+				g.reserveRows(ctx, t, len(s.Keys))
 			}
 		}
 	}
 }
 
-func (g *Group) reserveRows(t *tab, rows int) {
-	ctx, cancel := context.WithTimeout(context.Background(), reserveTimeout)
+func (g *Group) reserveRows(ctx context.Context, t *tab, rows int) {
+	ctx, cancel := context.WithTimeout(ctx, reserveTimeout)
 	defer cancel()
 	if err := t.rows.Reserve(ctx, rows); err != nil {
 		g.cfg.Logger.Warn("snapshot holds more copies than its budget", "group", g.cfg.Group, "table", t.Spec.Name, "error", err)

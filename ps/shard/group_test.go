@@ -15,7 +15,7 @@ import (
 	"hcclps/ps/wire"
 )
 
-var ids = []string{"a", "b", "c"} //nolint:gochecknoglobals // a constant list
+var ids = []string{"a", "b", "c"}
 
 // train pushes steps [from, to) of one worker, pulling before each; the gradient
 // of worker r is r+1 on key r and 1 on key 100.

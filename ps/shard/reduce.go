@@ -201,7 +201,7 @@ func mend(values []float32, policy string) {
 	for i, v := range values {
 		switch {
 		case finite(v):
-		case policy == policyZero || v != v: //nolint:gocritic // v != v is how a NaN shows
+		case policy == policyZero || v != v: // a NaN differs from itself
 			values[i] = 0
 		case v > 0:
 			values[i] = math.MaxFloat32

@@ -50,7 +50,7 @@ func (s *scratch) Run(ctx context.Context) error {
 		select {
 		case f := <-s.queue:
 			s.index++
-			f.response = s.g.apply(f.entry, s.index, 1)
+			f.response = s.g.apply(ctx, f.entry, s.index, 1)
 			f.err, _ = f.response.(error)
 			s.g.wake()
 			close(f.done)

@@ -15,7 +15,6 @@ import (
 	"hcclps/ps/wire"
 )
 
-//nolint:gochecknoglobals // a test flag
 var rewrite = flag.Bool("rewrite", false, "write the answers into testdata instead of comparing")
 
 // TestApplyScripts runs the scripts of testdata/apply. A line that begins with a

@@ -188,7 +188,7 @@ func (j *job) requires(w *worker) bool {
 // slowest is the least number of steps a required worker has completed;
 // Infinity if none is required.
 func (j *job) slowest() uint64 {
-	done := uint64(wire.Infinity)
+	done := wire.Infinity
 	for _, w := range j.Workers {
 		if w.Session == open {
 			done = min(done, w.Done)
