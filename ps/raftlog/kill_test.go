@@ -199,7 +199,7 @@ func (n *node) verify(a *acked) bool {
 	if a.cut > 0 {
 		floor = a.cut - 1
 	}
-	if last < floor || first > max(floor, 20)-19 {
+	if last < floor || first > max(floor, 20)-14 {
 		n.tb.Errorf("log holds %d to %d, acknowledged up to %d", first, last, floor)
 	}
 	for i := first; i <= last && i > 0; i++ {

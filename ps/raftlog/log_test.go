@@ -141,6 +141,20 @@ func TestOverwriteIsIdempotent(t *testing.T) {
 	n.wantEntry(1, 3, 500)
 }
 
+func TestCrashAfterEmptying(t *testing.T) {
+	n := newNode(t)
+	n.put(1, 50, 1, 1000)
+	must(t, n.log.putMark())
+	must(t, n.log.DeleteRange(1, 50))
+	n.crash()
+	n.mustOpen()
+	n.want(0, 0)
+	n.put(201, 210, 2, 1000)
+	n.crash()
+	n.mustOpen()
+	n.want(201, 210)
+}
+
 func TestGapAfterSnapshotStartsAnew(t *testing.T) {
 	n := newNode(t)
 	n.put(1, 50, 1, 1000)
@@ -209,8 +223,8 @@ func TestFullAtTwiceTheBudget(t *testing.T) {
 	if got := last * size; got < 3*testBudget/2 || got > 2*testBudget {
 		t.Fatalf("full after %d bytes, budget %d", got, testBudget)
 	}
-	// A batch that does not fit leaves nothing behind.
-	if err := n.log.StoreLogs(entries(last+1, last+30, 1, size)); !errors.Is(err, ErrFull) {
+	// A batch of which only a part fits leaves nothing behind.
+	if err := n.log.StoreLogs(append(entries(last+1, last+2, 1, 100), entry(last+3, 1, size))); !errors.Is(err, ErrFull) {
 		t.Fatalf("got %v, want ErrFull", err)
 	}
 	n.want(1, last)

@@ -139,7 +139,12 @@ func TestLostWhileRunning(t *testing.T) {
 			must(n.tb, os.Mkdir(n.cfg.Dir, 0o700))
 		},
 		"one segment deleted": func(n *node) { must(n.tb, os.Remove(segPath(n.cfg.Dir, 1))) },
-		"lock deleted":        func(n *node) { must(n.tb, os.Remove(filepath.Join(n.cfg.Dir, lockName))) },
+		"segment replaced": func(n *node) {
+			path := segPath(n.cfg.Dir, 3)
+			b, err := os.ReadFile(path)
+			must(n.tb, errors.Join(err, os.Remove(path), os.WriteFile(path, b, 0o600)))
+		},
+		"lock deleted": func(n *node) { must(n.tb, os.Remove(filepath.Join(n.cfg.Dir, lockName))) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
