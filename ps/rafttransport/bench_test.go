@@ -46,6 +46,7 @@ func BenchmarkAppend(b *testing.B) {
 }
 
 func benchOurs(b *testing.B, size int, listen string, trusted bool) {
+	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
 	var done sync.WaitGroup
 	defer done.Wait()
@@ -74,6 +75,7 @@ func benchOurs(b *testing.B, size int, listen string, trusted bool) {
 }
 
 func benchStock(b *testing.B, size int) {
+	b.Helper()
 	open := func() *raft.NetworkTransport {
 		t, err := raft.NewTCPTransport("127.0.0.1:0", nil, 2, 10*time.Second, io.Discard)
 		if err != nil {
@@ -103,6 +105,7 @@ func follow(ctx context.Context, t raft.Transport) {
 
 // pump sends one batch per iteration.
 func pump(b *testing.B, t raft.Transport, to raft.ServerAddress, size int) {
+	b.Helper()
 	const batch = 2 << 20
 	line, err := t.AppendEntriesPipeline("follower", to)
 	if err != nil {

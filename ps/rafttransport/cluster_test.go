@@ -174,6 +174,7 @@ type cluster struct {
 }
 
 func newCluster(t testing.TB, groups int, network func(id string) link.Network) *cluster {
+	t.Helper()
 	c := &cluster{
 		t: t, network: network, listen: "%s:0", groups: groups, addrs: map[raft.ServerAddress]string{},
 		base: t.TempDir(), disks: map[string][]*replica{}, nodes: map[string]*node{}, open: openHeap,
@@ -377,7 +378,7 @@ func goroutines(text string) int {
 	buf := make([]byte, 4<<20)
 	buf = buf[:runtime.Stack(buf, true)]
 	count := 0
-	for _, g := range strings.Split(string(buf), "\n\n") {
+	for g := range strings.SplitSeq(string(buf), "\n\n") {
 		if strings.Contains(g, text) {
 			count++
 		}

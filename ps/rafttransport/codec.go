@@ -107,13 +107,13 @@ func decodeRequest(f frame) (*request, error) {
 			return nil, err
 		}
 	case kindVote:
-		q.cmd = &raft.RequestVoteRequest{RPCHeader: h, Candidate: h.Addr, Term: c.u64(), LastLogIndex: c.u64(), LastLogTerm: c.u64(), LeadershipTransfer: c.u8() == 1}
+		q.cmd = &raft.RequestVoteRequest{RPCHeader: h, Term: c.u64(), LastLogIndex: c.u64(), LastLogTerm: c.u64(), LeadershipTransfer: c.u8() == 1}
 	case kindPreVote:
 		q.cmd = &raft.RequestPreVoteRequest{RPCHeader: h, Term: c.u64(), LastLogIndex: c.u64(), LastLogTerm: c.u64()}
 	case kindTimeoutNow:
 		q.cmd = &raft.TimeoutNowRequest{RPCHeader: h}
 	case kindInstall:
-		a := &raft.InstallSnapshotRequest{RPCHeader: h, Leader: h.Addr, SnapshotVersion: raft.SnapshotVersion(c.u8())}
+		a := &raft.InstallSnapshotRequest{RPCHeader: h, SnapshotVersion: raft.SnapshotVersion(c.u8())}
 		a.Term, a.LastLogIndex, a.LastLogTerm, a.ConfigurationIndex, a.Size = c.u64(), c.u64(), c.u64(), c.u64(), int64(c.u64())
 		n := c.u32()
 		if n > maxHead || a.Size < 0 {
@@ -131,7 +131,7 @@ func decodeRequest(f frame) (*request, error) {
 }
 
 func (q *request) decodeAppend(c *cursor, h raft.RPCHeader) error {
-	a := &raft.AppendEntriesRequest{RPCHeader: h, Leader: h.Addr, Term: c.u64(), PrevLogEntry: c.u64(), PrevLogTerm: c.u64(), LeaderCommitIndex: c.u64()}
+	a := &raft.AppendEntriesRequest{RPCHeader: h, Term: c.u64(), PrevLogEntry: c.u64(), PrevLogTerm: c.u64(), LeaderCommitIndex: c.u64()}
 	q.cmd = a
 	n := int64(c.u32())
 	if c.fail || n > maxEntries || n*entryBytes != int64(len(c.b)) {

@@ -36,18 +36,18 @@ func samples() map[string]struct {
 	h := sampleHeader
 	return map[string]sample{
 		"append": {kindAppend, &raft.AppendEntriesRequest{
-			RPCHeader: h, Leader: h.Addr, Term: 7, PrevLogEntry: 40, PrevLogTerm: 6, LeaderCommitIndex: 39,
+			RPCHeader: h, Term: 7, PrevLogEntry: 40, PrevLogTerm: 6, LeaderCommitIndex: 39,
 			Entries: []*raft.Log{
 				{Index: 41, Term: 7, Type: raft.LogCommand, Data: []byte("hello"), AppendedAt: time.Unix(0, 1e18)},
 				{Index: 42, Term: 7, Type: raft.LogNoop},
 			},
 		}},
-		"heartbeat": {kindAppend, &raft.AppendEntriesRequest{RPCHeader: h, Leader: h.Addr, Term: 7}},
-		"vote":      {kindVote, &raft.RequestVoteRequest{RPCHeader: h, Candidate: h.Addr, Term: 7, LastLogIndex: 42, LastLogTerm: 6, LeadershipTransfer: true}},
+		"heartbeat": {kindAppend, &raft.AppendEntriesRequest{RPCHeader: h, Term: 7}},
+		"vote":      {kindVote, &raft.RequestVoteRequest{RPCHeader: h, Term: 7, LastLogIndex: 42, LastLogTerm: 6, LeadershipTransfer: true}},
 		"prevote":   {kindPreVote, &raft.RequestPreVoteRequest{RPCHeader: h, Term: 7, LastLogIndex: 42, LastLogTerm: 6}},
 		"timeout":   {kindTimeoutNow, &raft.TimeoutNowRequest{RPCHeader: h}},
 		"install": {kindInstall, &raft.InstallSnapshotRequest{
-			RPCHeader: h, Leader: h.Addr, SnapshotVersion: 1, Term: 7, LastLogIndex: 42, LastLogTerm: 6,
+			RPCHeader: h, SnapshotVersion: 1, Term: 7, LastLogIndex: 42, LastLogTerm: 6,
 			Configuration: []byte("conf"), ConfigurationIndex: 3, Size: 1 << 33,
 		}},
 	}
@@ -70,7 +70,7 @@ func TestGolden(t *testing.T) {
 	for name, s := range samples() {
 		b := encode(t, s.kind, s.cmd)
 		golden(t, name, b)
-		f, err := newFrameReader(bytes.NewReader(b)).next()
+		f, err := newFrameReader(bytes.NewReader(b), maxHead).next()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +104,7 @@ func TestGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		golden(t, name, b)
-		f, err := newFrameReader(bytes.NewReader(b)).next()
+		f, err := newFrameReader(bytes.NewReader(b), maxHead).next()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +161,7 @@ func FuzzRequest(f *testing.F) {
 			le.PutUint32(in, uint32(n))
 			le.PutUint32(in[20:], frameCRC(in[:20], in[frameHeader:]))
 		}
-		r := newFrameReader(bytes.NewReader(in))
+		r := newFrameReader(bytes.NewReader(in), maxHead)
 		fr, err := r.next()
 		if err != nil {
 			return
@@ -218,6 +218,45 @@ func FuzzReply(f *testing.F) {
 			t.Fatalf("decoded %x and encoded again %x, %v", head, again[frameHeader:], err)
 		}
 	})
+}
+
+// TestDamagedPayload turns a bit of each payload on the wire.
+func TestDamagedPayload(t *testing.T) {
+	a := &raft.AppendEntriesRequest{RPCHeader: sampleHeader, Term: 7}
+	var payloads []byte
+	for i, n := range []int{100, 5, 0, ownSpace, 300} {
+		e := &raft.Log{Index: uint64(i + 1), Term: 7, Data: bytes.Repeat([]byte{byte(i)}, n)}
+		a.Entries = append(a.Entries, e)
+		payloads = append(payloads, e.Data...)
+	}
+	head := encode(t, kindAppend, a)
+	for at := -1; at < len(payloads); at += 50 {
+		wire := append(bytes.Clone(head), payloads...)
+		if at >= 0 {
+			wire[len(head)+at] ^= 4
+		}
+		for _, trusted := range []bool{false, true} {
+			r, log := newFrameReader(bytes.NewReader(wire), maxHead), &heap{}
+			f, err := r.next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			q, err := decodeRequest(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			release, err := receive(r.r, q, log, trusted)
+			if want := at < 0 || trusted; (err == nil) != want || err != nil && !errors.Is(err, errMalformed) {
+				t.Fatalf("bit of byte %d turned, trusted %v: %v", at, trusted, err)
+			}
+			if err == nil {
+				release()
+			}
+			if log.held != 0 {
+				t.Fatalf("%d allocations are held", log.held)
+			}
+		}
+	}
 }
 
 // TestSplit compares split with its rules for many lengths.

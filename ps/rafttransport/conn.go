@@ -88,7 +88,7 @@ func (c *conn) lost() error {
 
 // read completes calls until the connection fails, and says why it did.
 func (c *conn) read() error {
-	r := newFrameReader(c.nc)
+	r := newFrameReader(c.nc, maxControlHead)
 	for {
 		f, err := r.next()
 		if err != nil {
@@ -160,6 +160,9 @@ func (c *conn) write(t *Transport, k kind, id uint64, cmd any, limit time.Durati
 	}
 	room := frameHeader + 1<<10
 	for _, e := range entries {
+		if n := len(e.Extensions); n != 0 && n != 4 {
+			return true, fmt.Errorf("send entry %d to server %s: extensions of %d bytes: only a checksum of 4 can be sent", e.Index, c.id, n)
+		}
 		room += entryBytes
 		if len(e.Data) < smallPayload {
 			room += len(e.Data)

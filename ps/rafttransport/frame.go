@@ -23,8 +23,9 @@ const (
 )
 
 const (
-	frameHeader = 24
-	maxHead     = 1 << 20
+	frameHeader    = 24
+	maxHead        = 1 << 20
+	maxControlHead = 64<<10 - frameHeader // nothing over 64 KiB travels on a control connection
 )
 
 var le = binary.LittleEndian
@@ -66,12 +67,13 @@ type frame struct {
 
 // frameReader reads frames, and what follows them, from one connection.
 type frameReader struct {
-	r   *bufio.Reader
-	buf []byte
+	r    *bufio.Reader
+	most int // bytes of a head
+	buf  []byte
 }
 
-func newFrameReader(r io.Reader) *frameReader {
-	return &frameReader{r: bufio.NewReaderSize(r, 16<<10)}
+func newFrameReader(r io.Reader, most int) *frameReader {
+	return &frameReader{r: bufio.NewReaderSize(r, 16<<10), most: most}
 }
 
 func (r *frameReader) next() (frame, error) {
@@ -80,7 +82,7 @@ func (r *frameReader) next() (frame, error) {
 		return frame{}, err
 	}
 	n := le.Uint32(h[:])
-	if n > maxHead || h[5]|h[6]|h[7] != 0 {
+	if int64(n) > int64(r.most) || h[5]|h[6]|h[7] != 0 {
 		return frame{}, fmt.Errorf("%w: not a header: % x", errMalformed, h)
 	}
 	if cap(r.buf) < int(n) || cap(r.buf) > 64<<10 && n < 4<<10 {

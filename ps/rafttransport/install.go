@@ -63,7 +63,7 @@ func (t *Transport) transfer(ctx context.Context, target raft.ServerAddress, arg
 	if sendErr == nil && n < args.Size {
 		return reply{}, fmt.Errorf("send snapshot to server %s: it ends after %d of %d bytes", target, n, args.Size)
 	}
-	in := newFrameReader(patient{nc, silence})
+	in := newFrameReader(patient{nc, silence}, maxControlHead)
 	for {
 		f, err := in.next()
 		if err != nil {
@@ -99,7 +99,7 @@ func (p patient) Read(b []byte) (int, error) {
 // being worked on.
 func (m *Mux) serveSnapshot(ctx context.Context, c *inbound) error {
 	silence := bulkFactor * m.cfg.Timeout
-	c.in = newFrameReader(patient{c.nc, silence})
+	c.in = newFrameReader(patient{c.nc, silence}, maxHead)
 	q, t, refused, err := c.next()
 	if err != nil {
 		return err

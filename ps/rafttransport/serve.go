@@ -25,7 +25,6 @@ const (
 type inbound struct {
 	mux  *Mux
 	nc   net.Conn
-	from link.Hello
 	in   *frameReader
 	turn chan struct{} // held by who writes
 	work sync.WaitGroup
@@ -33,7 +32,11 @@ type inbound struct {
 
 // serve is the life of a connection that was accepted.
 func (m *Mux) serve(ctx context.Context, nc net.Conn, h link.Hello, requests func(context.Context, *inbound) error) {
-	c := &inbound{mux: m, nc: nc, from: h, in: newFrameReader(nc), turn: make(chan struct{}, 1)}
+	most := maxHead
+	if h.Purpose == link.RaftControl {
+		most = maxControlHead
+	}
+	c := &inbound{mux: m, nc: nc, in: newFrameReader(nc, most), turn: make(chan struct{}, 1)}
 	stop := context.AfterFunc(ctx, func() { _ = nc.Close() })
 	err := requests(ctx, c)
 	stop()

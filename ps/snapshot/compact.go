@@ -15,7 +15,7 @@ func (s *Store) Run(ctx context.Context) error {
 	for {
 		victims := s.victims()
 		if len(victims) > 0 {
-			if err := s.compact(ctx, victims); err != nil {
+			if err := s.compact(ctx, victims); err != nil && ctx.Err() == nil {
 				return fmt.Errorf("compact snapshots: %w", err)
 			}
 		}
@@ -82,9 +82,6 @@ func (s *Store) compact(ctx context.Context, victims map[uint32]bool) error {
 	s.giveBack(n, size, false)
 	for _, m := range snaps {
 		s.unrefer(m)
-	}
-	if ctx.Err() != nil {
-		return nil
 	}
 	return err
 }

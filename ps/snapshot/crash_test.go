@@ -222,7 +222,7 @@ func TestCrash(t *testing.T) {
 // checkAfterCrash demands the last acknowledged snapshot, or the whole one after it.
 func checkAfterCrash(t *testing.T, s *Store, n int, acknowledged []content) {
 	t.Helper()
-	for _, name := range strings.Fields(listDir(t, s.cfg.Dir)) {
+	for name := range strings.FieldsSeq(listDir(t, s.cfg.Dir)) {
 		if strings.HasSuffix(name, ".tmp") {
 			t.Fatalf("operation %d left %s", n, name)
 		}

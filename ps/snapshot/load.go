@@ -64,8 +64,7 @@ func (s *Store) loadManifest(seq uint64) error {
 		return err
 	}
 	m, err := decodeManifest(b)
-	var bad *CorruptError
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*CorruptError](err); ok {
 		bad.File = name
 		return bad
 	}
