@@ -61,6 +61,7 @@ type cluster struct {
 	deadline time.Duration
 	log      *slog.Logger
 	layout   layout.Layout // immutable after discover
+	owner    string        // of this session: host, pid, when opened; set before any push
 	waits    waits
 	counters counters
 
@@ -166,6 +167,9 @@ func (c *cluster) do(ctx context.Context, r request) (wire.Answer, []byte, error
 
 func (c *cluster) verdict(a wire.Answer) (link.Verdict, error) {
 	refused := &RefusedError{a.Status, a.Detail}
+	if a.Status == wire.Fenced && c.owner != "" {
+		refused.Detail += "; this session: " + c.owner
+	}
 	switch a.Status {
 	case wire.OK:
 		return link.Done(), nil

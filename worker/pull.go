@@ -126,7 +126,8 @@ func (k *keyed) rows() []float32 {
 	return k.out
 }
 
-// run asks every shard that owns one of the keys.
+// run asks every shard that owns one of the keys, or all of them whether the
+// job has ended.
 func (p *pull) run(ctx context.Context, step uint64) error {
 	for i := range p.reads {
 		p.reads[i].cut.deal(p.c.servers.layout, 1, p.reads[i].keys)
@@ -164,7 +165,7 @@ func (p *pull) shard(ctx context.Context, s int, step uint64) error {
 		floats += len(at) * int(k.table.Dim)
 		rows += len(at)
 	}
-	if rows == 0 {
+	if rows == 0 && step != wire.Infinity { // the end is waited for at every shard
 		return nil
 	}
 	pos := &p.c.session.shards[s]

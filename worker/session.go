@@ -77,6 +77,7 @@ func (c *Client) openSession(ctx context.Context) error {
 	s := &c.session
 	s.incarnation, s.params, s.lease = opened.Incarnation, opened.Params, opened.Lease
 	s.renewed, s.changed = start, make(chan struct{})
+	c.servers.owner = opened.Owner
 	for _, t := range opened.Tables {
 		c.tables[t.Name] = newTable(t)
 	}

@@ -1,0 +1,492 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hcclps/p2p/inproc"
+	"hcclps/ps"
+	"hcclps/ps/wire"
+	"hcclps/worker"
+	"hcclps/worker/dataset"
+	"hcclps/worker/model"
+)
+
+// cluster runs three replicated servers for one test.
+func cluster(t *testing.T) *ps.Local {
+	t.Helper()
+	l, err := ps.NewLocal(ps.LocalConfig{LogBudget: 4 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- l.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-served; err != nil {
+			t.Errorf("servers: %v", err)
+		}
+	})
+	if err := l.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func connect(t *testing.T, l *ps.Local, cfg worker.Config) *worker.Client {
+	t.Helper()
+	c, err := dial(t.Context(), l, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func dial(ctx context.Context, l *ps.Local, cfg worker.Config) (*worker.Client, error) {
+	cfg.Servers, cfg.Cluster, cfg.Network = l.Addrs(), l.Cluster(), l.Network()
+	if cfg.Deadline == 0 {
+		cfg.Deadline = 20 * time.Second
+	}
+	return worker.Connect(ctx, cfg)
+}
+
+func end(t *testing.T, c *worker.Client) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// memory is a Source over rows made in memory: batch b of an epoch is a
+// function of (epoch, b).
+type memory struct {
+	batches, rows int
+	epoch, at     int
+}
+
+func (m *memory) Next(b *dataset.Batch) (bool, error) {
+	if m.at >= m.batches {
+		m.epoch, m.at = m.epoch+1, 0
+		return false, nil
+	}
+	*b = dataset.Batch{Rows: m.rows, Offsets: []int32{0}}
+	for i := range m.rows {
+		id := uint64(m.epoch*7919 + m.at*131 + i*17)
+		b.Label = append(b.Label, float32(id%3&1))
+		for j := range uint64(4) {
+			b.Keys = append(b.Keys, id*(j+3)%97+100*j)
+			b.Values = append(b.Values, 1+float32(j)/4)
+		}
+		b.Offsets = append(b.Offsets, int32(len(b.Keys)))
+	}
+	m.at++
+	return true, nil
+}
+
+func (m *memory) Seek(epoch, batch int) error { m.epoch, m.at = epoch, batch; return nil }
+func (*memory) Close() error                  { return nil }
+
+// train runs lr over src on one connection and returns the digest of all
+// parameters.
+func train(t *testing.T, c *worker.Client, src dataset.Source, opt worker.TrainOptions) string {
+	t.Helper()
+	m, err := model.NewLR(t.Context(), c, worker.Optimizer{Name: "adagrad"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Train(t.Context(), m, src, opt); err != nil {
+		t.Fatal(err)
+	}
+	d, err := c.Digest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestPrefetchPartsAndResumeGiveTheSameBits(t *testing.T) {
+	t.Parallel()
+	l := cluster(t)
+	opt := worker.TrainOptions{Epochs: 3}
+	src := func() *memory { return &memory{batches: 20, rows: 8} }
+
+	c := connect(t, l, worker.Config{Job: "plain"})
+	want := train(t, c, src(), opt)
+	end(t, c)
+
+	c = connect(t, l, worker.Config{Job: "no prefetch"})
+	if got := train(t, c, src(), worker.TrainOptions{Epochs: 3, NoPrefetch: true}); got != want {
+		t.Errorf("without prefetch: digest %s, want %s", got, want)
+	}
+	end(t, c)
+
+	c = connect(t, l, worker.Config{Job: "parts", Parts: 4})
+	if got := train(t, c, src(), opt); got != want {
+		t.Errorf("in 4 parts: digest %s, want %s", got, want)
+	}
+	end(t, c)
+
+	c = connect(t, l, worker.Config{Job: "resumed"})
+	died := errors.New("died here")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	m, err := model.NewLR(ctx, c, worker.Optimizer{Name: "adagrad"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Train(ctx, m, src(), worker.TrainOptions{Epochs: 3, OnStep: func(p worker.Progress) {
+		if p.Step == 23 {
+			cancel(died)
+		}
+	}})
+	if !errors.Is(err, died) {
+		t.Fatalf("train: %v, want %v", err, died)
+	}
+	c.Abandon()
+	c = connect(t, l, worker.Config{Job: "resumed"})
+	if c.Clock() < 23 || c.Clock() > 24 {
+		t.Errorf("resumed at step %d, want 23 or 24", c.Clock())
+	}
+	if got := train(t, c, src(), opt); got != want {
+		t.Errorf("resumed: digest %s, want %s", got, want)
+	}
+	end(t, c)
+}
+
+func TestTrainEqualsAPlainLoop(t *testing.T) {
+	t.Parallel()
+	l := cluster(t)
+	c := connect(t, l, worker.Config{Job: "sgd"})
+	defer end(t, c)
+	m, err := model.NewLR(t.Context(), c, worker.Optimizer{Name: "sgd", Params: map[string]float64{"lr": 0.5}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Train(t.Context(), m, &memory{batches: 10, rows: 8}, worker.TrainOptions{Epochs: 2}); err != nil {
+		t.Fatal(err)
+	}
+	weights, bias := plainLoop(&memory{batches: 10, rows: 8}, 2, 0.5)
+	e, err := c.Embedding(t.Context(), "lr.weight", worker.EmbeddingSpec{Dim: 1, Optimizer: worker.Optimizer{Name: "sgd", Params: map[string]float64{"lr": 0.5}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	err = c.Scan(t.Context(), e, func(r wire.Row) error {
+		seen++
+		if r.Values[0] != weights[r.Key] {
+			t.Errorf("weight of %d is %v, want %v", r.Key, r.Values[0], weights[r.Key])
+		}
+		return nil
+	})
+	if err != nil || seen != len(weights) {
+		t.Errorf("%d rows, want %d: %v", seen, len(weights), err)
+	}
+	d, err := c.Dense(t.Context(), "lr.bias", []int{1}, worker.DenseSpec{Optimizer: worker.Optimizer{Name: "sgd", Params: map[string]float64{"lr": 0.5}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make([]float32, 1)
+	if err := c.PullFinal(t.Context(), worker.Read{Table: d, Out: got}); err != nil || got[0] != bias {
+		t.Errorf("bias %v, want %v: %v", got[0], bias, err)
+	}
+}
+
+// plainLoop is logistic regression by sgd, in memory.
+func plainLoop(src dataset.Source, epochs int, rate float32) (map[uint64]float32, float32) {
+	weights := map[uint64]float32{}
+	var bias float32
+	var b dataset.Batch
+	for range epochs {
+		for {
+			if ok, _ := src.Next(&b); !ok {
+				break
+			}
+			grads := map[uint64]float32{}
+			var biasGrad float32
+			for i := range b.Rows {
+				var sum float32
+				for j := b.Offsets[i]; j < b.Offsets[i+1]; j++ {
+					sum += float32(b.Values[j] * weights[b.Keys[j]])
+				}
+				g := float32(1/(1+math.Exp(-(float64(sum)+float64(bias))))) - b.Label[i]
+				for j := b.Offsets[i]; j < b.Offsets[i+1]; j++ {
+					grads[b.Keys[j]] += float32(b.Values[j] * g)
+				}
+				biasGrad += g
+			}
+			for k, g := range grads {
+				weights[k] -= float32(rate * (g / float32(b.Rows)))
+			}
+			bias -= float32(rate * (biasGrad / float32(b.Rows)))
+		}
+	}
+	return weights, bias
+}
+
+func TestWorkersCountEveryBatchOnceInEveryMode(t *testing.T) {
+	t.Parallel()
+	l := cluster(t)
+	for _, mode := range []struct {
+		name      string
+		sync      worker.Sync
+		staleness int
+	}{{"bsp", worker.BSP, 0}, {"ssp", worker.SSP, 2}, {"asp", worker.ASP, 0}} {
+		t.Run(mode.name, func(t *testing.T) {
+			const world, batches, epochs = 3, 32, 2
+			var wg sync.WaitGroup
+			var rows [world]uint64
+			for rank := range world {
+				wg.Go(func() {
+					c, err := dial(t.Context(), l, worker.Config{Job: mode.name, Rank: rank, World: world, Sync: mode.sync, Staleness: mode.staleness})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer func() {
+						if err := c.Close(); err != nil {
+							t.Error(err)
+						}
+					}()
+					m, err := model.NewLR(t.Context(), c, worker.Optimizer{})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					rep, err := c.Train(t.Context(), m, &memory{batches: batches, rows: 4}, worker.TrainOptions{Epochs: epochs})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					rows[rank] = rep.Rows
+					if rank != 0 {
+						return
+					}
+					if err := c.PullFinal(t.Context()); err != nil {
+						t.Error(err)
+					}
+					a, err := c.Audit(t.Context())
+					if err != nil || a.Batches != a.Applied || a.Batches < batches*epochs {
+						t.Errorf("audit %+v, %v", a, err)
+					}
+				})
+			}
+			wg.Wait()
+			if total := rows[0] + rows[1] + rows[2]; total != batches*epochs*4 {
+				t.Errorf("%d rows trained on (%v), want %d", total, rows, batches*epochs*4)
+			}
+		})
+	}
+}
+
+func TestALaterSessionFencesTheEarlierAndShowsBoth(t *testing.T) {
+	t.Parallel()
+	l := cluster(t)
+	old := connect(t, l, worker.Config{Job: "fence"})
+	e, err := old.Embedding(t.Context(), "e", worker.EmbeddingSpec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := worker.Gradient{Table: e, Keys: []uint64{7}, Values: []float32{1}}
+	if err := old.Push(t.Context(), 1, []byte("one"), g); err != nil {
+		t.Fatal(err)
+	}
+	c := connect(t, l, worker.Config{Job: "fence"})
+	defer end(t, c)
+	if c.Clock() != 1 || string(c.Cursor()) != "one" {
+		t.Errorf("resumed at step %d, cursor %q", c.Clock(), c.Cursor())
+	}
+	err = old.Push(t.Context(), 1, nil, g)
+	if !errors.Is(err, worker.ErrFenced) {
+		t.Fatalf("push of the old session: %v, want fenced", err)
+	}
+	if n := strings.Count(err.Error(), "pid"); n < 2 {
+		t.Errorf("both sessions should be shown: %v", err)
+	}
+	end(t, old)
+}
+
+func TestRefusalsNameWhatAndWhere(t *testing.T) {
+	t.Parallel()
+	l := cluster(t)
+	c := connect(t, l, worker.Config{Job: "no", Worker: "ann", World: 2})
+	defer end(t, c)
+	says := func(what string, err error, words ...string) {
+		t.Helper()
+		if err == nil {
+			t.Fatalf("%s: accepted", what)
+		}
+		for _, w := range words {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%s: %q is not in %q", what, w, err)
+			}
+		}
+	}
+	_, err := dial(t.Context(), l, worker.Config{Job: "no", Worker: "bob", World: 2})
+	says("two names for one rank", err, "ann", "bob", "rank 0")
+	_, err = dial(t.Context(), l, worker.Config{Job: "no", Worker: "bob", Rank: 1, World: 2, Sync: worker.ASP})
+	says("other parameters", err, "bob")
+	if _, err = c.Embedding(t.Context(), "e", worker.EmbeddingSpec{Dim: 2}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Embedding(t.Context(), "e", worker.EmbeddingSpec{Dim: 3})
+	says("a differing table", err, `"e"`, "2", "3")
+	_, err = c.Embedding(t.Context(), "f", worker.EmbeddingSpec{Optimizer: worker.Optimizer{Name: "adagrda"}})
+	says("an unknown optimizer", err, "adagrda", "adagrad")
+	_, err = c.Embedding(t.Context(), "f", worker.EmbeddingSpec{Init: worker.Init{Name: "unifrom"}})
+	says("an unknown initializer", err, "unifrom", "uniform")
+	_, err = c.Dense(t.Context(), "d", nil, worker.DenseSpec{})
+	says("a shapeless tensor", err, "no shape")
+
+	one := connect(t, l, worker.Config{Job: "nan", Worker: "cid"})
+	defer end(t, one)
+	e, err := one.Embedding(t.Context(), "emb", worker.EmbeddingSpec{Dim: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = one.Push(t.Context(), 1, nil, worker.Gradient{Table: e, Keys: []uint64{1, 77}, Values: []float32{1, 2, 3, float32(math.NaN())}})
+	if !errors.Is(err, worker.ErrNonFinite) {
+		t.Errorf("not a non-finite refusal: %v", err)
+	}
+	says("a NaN", err, "cid", "emb", "77", "step 0")
+	says("keys out of order", one.Pull(t.Context(), worker.Read{Table: e, Keys: []uint64{2, 1}, Out: make([]float32, 4)}), "ascending")
+	says("too little room", one.Pull(t.Context(), worker.Read{Table: e, Keys: []uint64{2}, Out: make([]float32, 1)}), "emb")
+}
+
+func TestNobodyThereIsSaidWithinTenSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		_, err := worker.Connect(t.Context(), worker.Config{Servers: []string{"nowhere:1", "elsewhere:2"}, Network: inproc.NewNetwork()})
+		if err == nil || !strings.Contains(err.Error(), "nowhere:1") || !strings.Contains(err.Error(), "elsewhere:2") {
+			t.Errorf("error %v: want both addresses", err)
+		}
+		if d := time.Since(start); d > 10*time.Second {
+			t.Errorf("took %v", d)
+		}
+	})
+}
+
+func TestStopEndsAllWorkersAtOneStep(t *testing.T) {
+	t.Parallel()
+	l := cluster(t)
+	var stops [2]uint64
+	var at uint64
+	var wg sync.WaitGroup
+	for rank := range 2 {
+		wg.Go(func() {
+			c, err := dial(t.Context(), l, worker.Config{Job: "stop", Rank: rank, World: 2})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Abandon()
+			m, err := model.NewLR(t.Context(), c, worker.Optimizer{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			var once sync.Once
+			rep, err := c.Train(t.Context(), m, &memory{batches: 100000, rows: 4}, worker.TrainOptions{OnStep: func(p worker.Progress) {
+				if rank == 0 && p.Step == 10 {
+					once.Do(func() {
+						if at, err = c.Stop(t.Context()); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+			}})
+			if !errors.Is(err, worker.ErrStopped) {
+				t.Errorf("rank %d: %v, want stopped", rank, err)
+			}
+			stops[rank] = rep.Steps
+		})
+	}
+	wg.Wait()
+	if stops[0] != stops[1] || stops[0] != at {
+		t.Errorf("stopped at %v, want both at %d", stops, at)
+	}
+}
+
+func TestScaleRateTakesEffectAtItsStep(t *testing.T) {
+	t.Parallel()
+	l := cluster(t)
+	c := connect(t, l, worker.Config{Job: "rate"})
+	defer end(t, c)
+	e, err := c.Embedding(t.Context(), "e", worker.EmbeddingSpec{Optimizer: worker.Optimizer{Name: "sgd", Params: map[string]float64{"lr": 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	push := func() float32 {
+		t.Helper()
+		if err := c.Push(t.Context(), 1, nil, worker.Gradient{Table: e, Keys: []uint64{5}, Values: []float32{1}}); err != nil {
+			t.Fatal(err)
+		}
+		out := make([]float32, 1)
+		if err := c.Pull(t.Context(), worker.Read{Table: e, Keys: []uint64{5}, Out: out}); err != nil {
+			t.Fatal(err)
+		}
+		return out[0]
+	}
+	push()
+	at, err := c.ScaleRate(t.Context(), 0.25)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := float32(-1)
+	for c.Clock() < at+3 {
+		rate := float32(1)
+		if c.Clock() >= at {
+			rate = 0.25
+		}
+		want -= rate
+		if got := push(); got != want {
+			t.Errorf("after step %d (rate changes at %d): %v, want %v", c.Clock()-1, at, got, want)
+		}
+	}
+}
+
+func ExampleClient_Push() {
+	ctx := context.Background()
+	local, err := ps.NewLocal(ps.LocalConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	serving, stop := context.WithCancel(ctx)
+	served := make(chan error, 1)
+	go func() { served <- local.Run(serving) }()
+	defer func() { stop(); <-served }()
+	if err := local.Ready(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
+	c, err := worker.Connect(ctx, worker.Config{Servers: local.Addrs(), Cluster: local.Cluster(), Network: local.Network()})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer c.Close()
+	item, err := c.Embedding(ctx, "item", worker.EmbeddingSpec{Dim: 2, Optimizer: worker.Optimizer{Name: "sgd", Params: map[string]float64{"lr": 1}}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	keys := []uint64{3, 1 << 40}
+	if err := c.Push(ctx, 1, nil, worker.Gradient{Table: item, Keys: keys, Values: []float32{1, 2, 3, 4}}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	rows := make([]float32, 4)
+	if err := c.Pull(ctx, worker.Read{Table: item, Keys: keys, Out: rows}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(rows, "after step", c.Clock())
+	// Output: [-1 -2 -3 -4] after step 1
+}
