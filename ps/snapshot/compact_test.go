@@ -31,7 +31,7 @@ func diskUse(t *testing.T, dir string) (bytes int64) {
 // TestCompaction writes the same page over and over beside pages that stay, while Run is going.
 func TestCompaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := Config{Dir: t.TempDir(), Rate: 1 << 20}
+		cfg := Config{Dir: tempDir(t), Rate: 1 << 20}
 		s := mustOpen(t, cfg)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -76,7 +76,7 @@ func TestCompaction(t *testing.T) {
 }
 
 func TestCompactionNamesDamage(t *testing.T) {
-	dir := t.TempDir()
+	dir := tempDir(t)
 	s := mustOpen(t, Config{Dir: dir, Retain: 1})
 	c := content{"h", map[uint64]string{1: strings.Repeat("a", 1000), 2: strings.Repeat("b", 9000)}}
 	mustSave(t, begin(t, s, 1), c, nil)

@@ -17,7 +17,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the golden files in testdata"
 
 // TestGolden pins the three formats byte by byte.
 func TestGolden(t *testing.T) {
-	dir := t.TempDir()
+	dir := tempDir(t)
 	s := mustOpen(t, Config{Dir: dir})
 	k := begin(t, s, 7)
 	for _, err := range []error{
@@ -82,6 +82,26 @@ func sampleStream() []byte {
 		b = appendRecord(b, kind, id, []byte(data))
 	}
 	return appendEnd(b, 2, uint64(len(b)), chain)
+}
+
+// TestForgedRecords swaps whole records, each with its own right CRC.
+func TestForgedRecords(t *testing.T) {
+	if c, err := parse(bytes.NewReader(sampleStream())); err != nil || len(c.pages) != 2 {
+		t.Fatalf("%v, %v", c, err)
+	}
+	page := appendRecord(nil, Page, 1, []byte("a"))
+	for name, forged := range map[string][]byte{
+		"other data": appendRecord(nil, Page, 1, []byte("b")),
+		"other id":   appendRecord(nil, Page, 0, []byte("a")),
+		"dropped":    nil,
+		"twice":      append(bytes.Clone(page), page...),
+		"a head":     appendRecord(nil, Head, 0, []byte("a")),
+		"an end":     sampleStream()[len(sampleStream())-recordHeader-endData:],
+	} {
+		if _, err := parse(bytes.NewReader(bytes.Replace(sampleStream(), page, forged, 1))); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
 }
 
 // FuzzStream demands that the pull and the push form of the decoder agree.

@@ -26,6 +26,21 @@ func (c content) clone() content { return content{c.head, maps.Clone(c.pages)} }
 
 func (c content) equal(d content) bool { return c.head == d.head && maps.Equal(c.pages, d.pages) }
 
+// tempDir is a folder in memory where there is one: what is synced there costs nothing.
+func tempDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "snapshot-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
 func testConfiguration() raft.Configuration {
 	return raft.Configuration{Servers: []raft.Server{
 		{Suffrage: raft.Voter, ID: "a1", Address: "a1"},
@@ -150,7 +165,7 @@ func listDir(t testing.TB, dir string) string {
 func TestModel(t *testing.T) {
 	for seed := range uint64(6) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		cfg := Config{Dir: t.TempDir()}
+		cfg := Config{Dir: tempDir(t)}
 		s := mustOpen(t, cfg)
 		now := content{pages: map[uint64]string{}}
 		saved, savedID := content{pages: map[uint64]string{}}, ""
@@ -196,7 +211,7 @@ func TestModel(t *testing.T) {
 }
 
 func TestMetaSurvivesRestart(t *testing.T) {
-	cfg := Config{Dir: t.TempDir()}
+	cfg := Config{Dir: tempDir(t)}
 	s := mustOpen(t, cfg)
 	mustSave(t, begin(t, s, 42), content{"h", map[uint64]string{1: "x"}}, nil)
 	before, after := newest(t, s), newest(t, mustOpen(t, cfg))
@@ -206,7 +221,7 @@ func TestMetaSurvivesRestart(t *testing.T) {
 }
 
 func TestStreamForm(t *testing.T) {
-	from, to := mustOpen(t, Config{Dir: t.TempDir()}), mustOpen(t, Config{Dir: t.TempDir()})
+	from, to := mustOpen(t, Config{Dir: tempDir(t)}), mustOpen(t, Config{Dir: tempDir(t)})
 	want := content{"head", map[uint64]string{0: "zero", 1<<64 - 1: "last", 5: "", 6: strings.Repeat("x", 100000)}}
 	k := begin(t, from, 9)
 	mustSave(t, k, want, nil)
@@ -233,7 +248,7 @@ func TestStreamForm(t *testing.T) {
 }
 
 func TestStreamFormRefusesDamage(t *testing.T) {
-	s := mustOpen(t, Config{Dir: t.TempDir()})
+	s := mustOpen(t, Config{Dir: tempDir(t)})
 	k := begin(t, s, 1)
 	mustSave(t, k, content{"head", map[uint64]string{1: "one", 2: "two"}}, nil)
 	_, in, err := s.Open(k.ID())
@@ -280,7 +295,7 @@ func TestStreamFormRefusesDamage(t *testing.T) {
 func readerOf(b []byte) io.Reader { return bytes.NewReader(b) }
 
 func TestMisuse(t *testing.T) {
-	s := mustOpen(t, Config{Dir: t.TempDir()})
+	s := mustOpen(t, Config{Dir: tempDir(t)})
 	if _, err := s.Create(0, 1, 1, raft.Configuration{}, 1, nil); err == nil {
 		t.Error("snapshot version 0 was taken")
 	}
@@ -321,7 +336,7 @@ func TestMisuse(t *testing.T) {
 
 // TestReaderKeepsItsFiles opens a snapshot, lets newer ones replace it and reads on.
 func TestReaderKeepsItsFiles(t *testing.T) {
-	s := mustOpen(t, Config{Dir: t.TempDir(), Retain: 1})
+	s := mustOpen(t, Config{Dir: tempDir(t), Retain: 1})
 	old := content{"old", map[uint64]string{1: "one", 2: "two"}}
 	k := begin(t, s, 1)
 	mustSave(t, k, old, nil)
@@ -352,7 +367,7 @@ func TestReaderKeepsItsFiles(t *testing.T) {
 }
 
 func TestDamageIsNamed(t *testing.T) {
-	dir := t.TempDir()
+	dir := tempDir(t)
 	s := mustOpen(t, Config{Dir: dir})
 	mustSave(t, begin(t, s, 1), content{"older", map[uint64]string{1: "one"}}, nil)
 	mustSave(t, begin(t, s, 2), content{"newer", map[uint64]string{1: "uno", 2: "dos"}}, nil)
@@ -428,7 +443,7 @@ func TestFullDisk(t *testing.T) {
 	big := strings.Repeat("x", 300<<10)
 	for n := 0; ; n++ {
 		left := 1000
-		s := mustOpen(t, Config{Dir: t.TempDir(), disk: fullDisk{left: &left}})
+		s := mustOpen(t, Config{Dir: tempDir(t), disk: fullDisk{left: &left}})
 		first := content{"first", map[uint64]string{1: "one"}}
 		mustSave(t, begin(t, s, 1), first, nil)
 		before := listDir(t, s.cfg.Dir)
