@@ -141,11 +141,11 @@ func def[T comparable](v, otherwise T) T {
 
 // host is the part of an address that says which machine it is.
 func host(addr string) string {
-	if h, _, err := net.SplitHostPort(addr); err == nil {
-		return h
-	}
 	if strings.HasPrefix(addr, "unix:") {
 		return "localhost"
+	}
+	if h, _, err := net.SplitHostPort(addr); err == nil {
+		return h
 	}
 	return addr
 }

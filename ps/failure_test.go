@@ -153,7 +153,7 @@ func TestExpelledByLease(t *testing.T) {
 
 func TestGroupsOnSomeServersOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 5, func(_ int, cfg *ps.Config) { cfg.Replicas, cfg.Shards = 3, 8 })
+		c := newCluster(t, 5, func(_ int, cfg *ps.Config) { cfg.Replicas, cfg.Shards = 3, 4 })
 		defer c.close()
 		c.startAll()
 		s := c.open("a", 0, asp1)
@@ -175,6 +175,59 @@ func TestGroupsOnSomeServersOnly(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestDamagedFilesAreNamedAndTheOthersGoOn(t *testing.T) {
+	for name, pattern := range map[string]string{
+		"log":       "logs/s2/group-1/*.seg*",
+		"meta log":  "s2/log/group-0/*.seg*",
+		"snapshots": "s2/snapshots/group-2/manifest-*",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 3, nil)
+				defer c.close()
+				c.startAll()
+				s := c.open("a", 0, asp1)
+				s.push()
+				if err := c.nodes[1].server.Snapshot(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				c.halt(1)
+				file := damage(t, filepath.Join(c.dir, pattern))
+				n := c.start(1)
+				err := <-n.ended
+				n.cancel()
+				c.nodes[1] = nil
+				if err == nil || !strings.Contains(err.Error(), filepath.Base(file)) || !strings.Contains(err.Error(), "refused") {
+					t.Errorf("a server with %s damaged: %v", filepath.Base(file), err)
+				}
+				s.push()
+				s.want(2)
+			})
+		})
+	}
+}
+
+// damage flips bytes all over the first half of a file.
+func damage(t *testing.T, pattern string) string {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		all, _ := filepath.Glob(filepath.Join(filepath.Dir(pattern), "*"))
+		t.Fatalf("no file %s: %v (%v)", pattern, all, err)
+	}
+	b, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 8; i < len(b)/2; i += 16 {
+		b[i] ^= 0x55
+	}
+	if err := os.WriteFile(files[0], b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return files[0]
 }
 
 func TestScratch(t *testing.T) {

@@ -222,7 +222,12 @@ func (s *Server) shardsHere(f formation) (n int) {
 
 // resolve says where a server listens, for Raft's transport.
 func (s *Server) resolve(id raft.ServerAddress) (string, error) {
-	m, ok := s.Layout().Member(string(id))
+	f, _ := s.formed()
+	return s.resolveIn(f, string(id))
+}
+
+func (s *Server) resolveIn(f formation, id string) (string, error) {
+	m, ok := f.Member(id)
 	if !ok {
 		return "", fmt.Errorf("server %q is no member of cluster %q", id, s.cfg.Cluster)
 	}

@@ -32,6 +32,18 @@ type formation struct {
 	Scratch    bool   `json:"scratch,omitempty"`
 }
 
+// decodeFormation reads a formation from outside and checks it.
+func decodeFormation(b []byte) (formation, error) {
+	var f formation
+	if err := json.Unmarshal(b, &f); err != nil {
+		return f, fmt.Errorf("read formation: %w", err)
+	}
+	if f.Durability != QuorumDisk && f.Durability != QuorumMemory {
+		return f, fmt.Errorf("read formation: durability %q is unknown to this version", f.Durability)
+	}
+	return f, f.Validate()
+}
+
 // durable names the durability of shard groups in status.
 func (f formation) durable() string {
 	if f.Scratch {

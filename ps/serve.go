@@ -120,8 +120,7 @@ func (s *Server) control(ctx context.Context, kind wire.Kind, r *link.Request) (
 	case wire.KindIdentify:
 		return wire.Answer{}, s.whoami()
 	case wire.KindForm:
-		var f formation
-		err := wire.DecodeControl(fields, &f)
+		f, err := decodeFormation(fields[2:])
 		if err == nil {
 			err = s.adopt(f, "server "+r.Peer.From)
 		}
