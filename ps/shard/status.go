@@ -47,7 +47,6 @@ func (g *Group) Status(waiting bool) wire.GroupStatus {
 	if g.scratch {
 		out.Applied, out.Last = g.state.index, g.state.index
 	}
-	out.Digest = fmt.Sprintf("%016x after entry %d", g.state.Digest(), g.state.index)
 	out.Digest = fmt.Sprintf("%d:%016x", g.state.index, g.state.Digest())
 	for _, name := range g.state.names() {
 		j := g.state.jobs[name]
