@@ -12,7 +12,7 @@
 //
 // So a pair of servers that both lead something has four connections. Each costs a goroutine at either end; a pipeline to a follower
 // costs the leader one more, a request a goroutine while it is served: with 17 groups on 3 servers about 20 goroutines a server,
-// beside Raft's own 7 a group (TestIdleCost counts them).
+// beside Raft's own of 5 or 6 a group (TestIdleCost counts them).
 //
 // raft.ServerAddress is the server's id, never a host and port: Config.Resolve says at every dial where the server is now. Hello and
 // every request name cluster, group and the recipient's id; a request that is meant for somebody else is answered

@@ -12,8 +12,8 @@
 // as they were; what is damaged is refused by name (*CorruptError), never replaced by something older. For the same reason List shows
 // the newest snapshot only: raft would fall back to an older one when a restore fails, behind which the log has been cut.
 //
-// Goroutines: New ones are started by nobody here; Run compacts in the caller's. A Store may be used concurrently, a Sink and a
-// reader by one goroutine each.
+// Goroutines: none is started here; Run compacts in the caller's. A Store may be used concurrently, a Sink and a reader by one
+// goroutine each.
 //
 // # Files
 //
