@@ -297,8 +297,10 @@ func (s *session) want(v float32) {
 var asp1 = wire.JobParams{World: 1, Parts: 1, Sync: wire.ASP}
 
 func TestFormInAnyOrder(t *testing.T) {
+	t.Parallel()
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}} {
 		t.Run(fmt.Sprint(order), func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t, 3, nil)
 				defer c.close()
@@ -322,6 +324,7 @@ func TestFormInAnyOrder(t *testing.T) {
 }
 
 func TestRestartOfEachAndOfAll(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		defer c.close()
@@ -357,6 +360,7 @@ func TestRestartOfEachAndOfAll(t *testing.T) {
 }
 
 func TestLostLogRefusesAndTheOthersGoOn(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		defer c.close()
@@ -380,6 +384,7 @@ func TestLostLogRefusesAndTheOthersGoOn(t *testing.T) {
 }
 
 func TestLogDeletedWhileRunning(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		defer c.close()
@@ -401,6 +406,7 @@ func TestLogDeletedWhileRunning(t *testing.T) {
 }
 
 func TestSecondServerOnADirectory(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, nil)
 		defer c.close()
@@ -417,6 +423,7 @@ func TestSecondServerOnADirectory(t *testing.T) {
 }
 
 func TestServersThatCannotFormACluster(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(i int, cfg *ps.Config)
 		want   []string
@@ -435,6 +442,7 @@ func TestServersThatCannotFormACluster(t *testing.T) {
 		}, []string{"h3:7000", "refused"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				cl := newCluster(t, 3, func(i int, cfg *ps.Config) {
 					cfg.Dir += fmt.Sprint(i)
@@ -463,6 +471,7 @@ func TestServersThatCannotFormACluster(t *testing.T) {
 }
 
 func TestFounderDiesInTheMiddle(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		defer c.close()
@@ -485,6 +494,7 @@ func TestFounderDiesInTheMiddle(t *testing.T) {
 }
 
 func TestNewDirectoryForAnOldServer(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		defer c.close()

@@ -38,6 +38,7 @@ func (c *cluster) leader(group uint32) int {
 }
 
 func TestLeadersDieBetweenPushes(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		defer c.close()
@@ -60,6 +61,7 @@ func TestLeadersDieBetweenPushes(t *testing.T) {
 }
 
 func TestPlanWhileAShardHasNoQuorum(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 5, func(_ int, cfg *ps.Config) { cfg.Replicas = 3 })
 		defer c.close()
@@ -106,6 +108,7 @@ func TestPlanWhileAShardHasNoQuorum(t *testing.T) {
 }
 
 func TestExpelledByLease(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, func(_ int, cfg *ps.Config) { cfg.Lease = 3 * time.Second })
 		defer c.close()
@@ -152,6 +155,7 @@ func TestExpelledByLease(t *testing.T) {
 }
 
 func TestGroupsOnSomeServersOnly(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 5, func(_ int, cfg *ps.Config) { cfg.Replicas, cfg.Shards = 3, 4 })
 		defer c.close()
@@ -178,12 +182,14 @@ func TestGroupsOnSomeServersOnly(t *testing.T) {
 }
 
 func TestDamagedFilesAreNamedAndTheOthersGoOn(t *testing.T) {
+	t.Parallel()
 	for name, pattern := range map[string]string{
 		"log":       "logs/s2/group-1/*.seg*",
 		"meta log":  "s2/log/group-0/*.seg*",
 		"snapshots": "s2/snapshots/group-2/manifest-*",
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t, 3, nil)
 				defer c.close()
@@ -231,6 +237,7 @@ func damage(t *testing.T, pattern string) string {
 }
 
 func TestScratch(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, func(_ int, cfg *ps.Config) { cfg.Scratch = true })
 		defer c.close()
@@ -247,6 +254,7 @@ func TestScratch(t *testing.T) {
 }
 
 func TestUnreplicatedServerKeepsItsDataOnDisk(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, func(_ int, cfg *ps.Config) { cfg.LogDir = "" })
 		defer c.close()
@@ -267,7 +275,52 @@ func TestUnreplicatedServerKeepsItsDataOnDisk(t *testing.T) {
 	})
 }
 
+func TestDataDirectoryMoves(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		moved := ""
+		c := newCluster(t, 1, func(_ int, cfg *ps.Config) { cfg.LogDir, cfg.Dir = "", cfg.Dir+moved })
+		defer c.close()
+		c.startAll()
+		s := c.open("a", 0, asp1)
+		s.push()
+		c.halt(0)
+		moved = "-moved"
+		if err := os.Rename(filepath.Join(c.dir, "s1"), filepath.Join(c.dir, "s1-moved")); err != nil {
+			t.Fatal(err)
+		}
+		c.start(0)
+		c.ready()
+		s.push()
+		s.want(2)
+	})
+}
+
+func TestLogDirectoryCannotChange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		where := "logs"
+		c := newCluster(t, 3, func(i int, cfg *ps.Config) {
+			if i == 1 {
+				cfg.LogDir = filepath.Join(filepath.Dir(cfg.Dir), where, cfg.Name)
+			}
+		})
+		defer c.close()
+		c.startAll()
+		c.halt(1)
+		where = "elsewhere"
+		n := c.start(1)
+		err := <-n.ended
+		n.cancel()
+		c.nodes[1] = nil
+		if err == nil || !strings.Contains(err.Error(), "elsewhere") || !strings.Contains(err.Error(), "logs/s2") {
+			t.Errorf("logs looked for in another folder: %v", err)
+		}
+	})
+}
+
 func TestLocal(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l, err := ps.NewLocal(ps.LocalConfig{LogBudget: 4 << 20})
 		if err != nil {
@@ -294,6 +347,7 @@ func TestLocal(t *testing.T) {
 }
 
 func TestLocalInANamedFolderGoesOn(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		var members string
@@ -323,6 +377,7 @@ func TestLocalInANamedFolderGoesOn(t *testing.T) {
 
 // On real sockets, so on real time.
 func TestRealSockets(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var addrs []string
 	for i := range 3 {

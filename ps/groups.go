@@ -169,17 +169,14 @@ func (s *Server) openShard(f formation, id uint32, logRoot string, inMemory bool
 }
 
 // logRoot is the folder of the shards' logs: where it was before, or chosen now
-// and written down, so that a later start looks in the same place.
+// and written down, so that a later start looks in the same place. Inside the data
+// directory it is written down relative to it: the directory may be moved.
 func (s *Server) logRoot(f formation) (dir string, inMemory bool, err error) {
 	found, err := load(s.store, keyLogDir, &dir)
 	if err != nil {
 		return "", false, err
 	}
-	want := s.cfg.LogDir
-	switch {
-	case found && want != "" && want != dir:
-		return "", false, fmt.Errorf("the logs of %s are in %s, started with --log-dir %s: they cannot be moved", s.cfg.Dir, dir, want)
-	case !found:
+	if !found {
 		if dir, err = s.chooseLogRoot(f); err != nil {
 			return "", false, err
 		}
@@ -187,16 +184,23 @@ func (s *Server) logRoot(f formation) (dir string, inMemory bool, err error) {
 			return "", false, err
 		}
 	}
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(s.cfg.Dir, dir)
+	}
+	if want, err := filepath.Abs(s.cfg.LogDir); s.cfg.LogDir != "" && (err != nil || want != dir) {
+		return "", false, fmt.Errorf("the logs of %s are in %s, started with --log-dir %s: they cannot be moved", s.cfg.Dir, dir, s.cfg.LogDir)
+	}
 	return dir, under(dir, tmpfs), nil
 }
 
+// chooseLogRoot is a folder of its own, or one inside the data directory as a relative path.
 func (s *Server) chooseLogRoot(f formation) (string, error) {
-	inside := filepath.Join(s.cfg.Dir, "log")
+	const inside = "log"
 	if s.cfg.LogDir != "" {
 		return filepath.Abs(s.cfg.LogDir)
 	}
 	if f.Durability != QuorumMemory {
-		return filepath.Abs(inside)
+		return inside, nil
 	}
 	need := int64(s.shardsHere(f)) * s.cfg.LogBudget
 	dir := MemoryLogDir(s.cfg.Cluster, s.cfg.Name)
@@ -205,8 +209,8 @@ func (s *Server) chooseLogRoot(f formation) (string, error) {
 		err = os.MkdirAll(dir, 0o700)
 	}
 	if err != nil {
-		s.log.Warn("the logs go to the data directory, which is slower: the memory file system cannot take them", "dir", inside, "need", need, "error", err)
-		return filepath.Abs(inside)
+		s.log.Warn("the logs go to the data directory, which is slower: the memory file system cannot take them", "dir", s.cfg.Dir, "need", need, "error", err)
+		return inside, nil
 	}
 	return dir, nil
 }
