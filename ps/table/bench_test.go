@@ -61,6 +61,7 @@ func filled(b *testing.B, rows uint64) (*table.Table, table.Updater) {
 }
 
 func eachSize(b *testing.B, run func(b *testing.B, t *table.Table, u table.Updater, batches [][]uint64)) {
+	b.Helper()
 	for _, rows := range []uint64{1e5, 1e7} {
 		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {
 			t, u := filled(b, rows)
@@ -82,6 +83,7 @@ func eachSize(b *testing.B, run func(b *testing.B, t *table.Table, u table.Updat
 func BenchmarkGather(b *testing.B) {
 	out := make([]float32, batchKeys*16)
 	eachSize(b, func(b *testing.B, t *table.Table, _ table.Updater, batches [][]uint64) {
+		b.Helper()
 		for i := range b.N {
 			t.Gather(batches[i%len(batches)], out)
 		}
@@ -95,6 +97,7 @@ func BenchmarkApply(b *testing.B) {
 		grads[i] = float32(math.Sin(float64(i))) * 0.01
 	}
 	eachSize(b, func(b *testing.B, t *table.Table, u table.Updater, batches [][]uint64) {
+		b.Helper()
 		for i := range b.N {
 			if err := t.Apply(batches[i%len(batches)], grads, table.Stamp{Step: uint32(i)}, u); err != nil {
 				b.Fatal(err)

@@ -258,3 +258,94 @@ func TestCopiesAreFew(t *testing.T) {
 		t.Errorf("%d bytes were copied for an increment of five rows", n)
 	}
 }
+
+// TestIncrementIsSmall: an increment holds the pages written since, and no others.
+func TestIncrementIsSmall(t *testing.T) {
+	spec := table.Spec{Dim: 4}
+	tab := open(t, spec)
+	keys := make([]uint64, 200_000)
+	for i := range keys {
+		keys[i] = uint64(i)
+	}
+	if err := tab.Apply(keys, make([]float32, 4*len(keys)), table.Stamp{}, adder{}); err != nil {
+		t.Fatal(err)
+	}
+	count := func(all bool, since uint32) (n int, epoch uint32) {
+		c := tab.Capture()
+		defer c.Close()
+		if err := c.Pages(all, since, func(table.PageID, []byte) error { n++; return nil }, new(sync.Mutex)); err != nil {
+			t.Fatal(err)
+		}
+		return n, c.Epoch()
+	}
+	all, since := count(true, 0)
+	if all < 200_000/64 {
+		t.Fatalf("%d pages of 200,000 rows", all)
+	}
+	if n, _ := count(false, since); n != 0 {
+		t.Errorf("%d pages though nothing was written", n)
+	}
+	if err := tab.Apply(keys[500:510], make([]float32, 40), table.Stamp{}, adder{}); err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := count(false, since); n == 0 || n > 10 {
+		t.Errorf("%d pages after ten rows were written", n)
+	}
+	if n, _ := count(false, 0); n != all {
+		t.Errorf("%d pages since ever, want %d", n, all)
+	}
+	_, since = count(true, 0)
+	c := tab.Capture()
+	defer c.Close()
+	if err := tab.Apply(keys, make([]float32, 4*len(keys)), table.Stamp{}, adder{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Pages(false, since, func(id table.PageID, _ []byte) error {
+		return fmt.Errorf("page %v was clean at the capture", id)
+	}, new(sync.Mutex)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCaptureRules: one at a time, one emission, closed means closed.
+func TestCaptureRules(t *testing.T) {
+	tab := open(t, table.Spec{Dim: 2})
+	if err := tab.Apply([]uint64{1, 2, 3}, make([]float32, 6), table.Stamp{}, adder{}); err != nil {
+		t.Fatal(err)
+	}
+	c := tab.Capture()
+	if tab.Capture() != nil {
+		t.Error("a second capture was opened")
+	}
+	stop := errors.New("stop")
+	if err := c.Pages(true, 0, func(table.PageID, []byte) error { return stop }, new(sync.Mutex)); !errors.Is(err, stop) {
+		t.Errorf("error of emit came back as %v", err)
+	}
+	if err := c.Pages(true, 0, image{}.emit, new(sync.Mutex)); err == nil {
+		t.Error("pages were emitted twice")
+	}
+	c.Close()
+	c.Close()
+	c = tab.Capture()
+	if c == nil {
+		t.Fatal("no capture after Close")
+	}
+	if err := tab.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Pages(true, 0, image{}.emit, new(sync.Mutex)); !errors.Is(err, table.ErrClosed) {
+		t.Errorf("pages of a closed table: %v", err)
+	}
+	c.Close()
+	if err := tab.Apply([]uint64{1}, make([]float32, 2), table.Stamp{}, adder{}); !errors.Is(err, table.ErrClosed) {
+		t.Errorf("apply to a closed table: %v", err)
+	}
+	if err := tab.Close(); !errors.Is(err, table.ErrClosed) {
+		t.Errorf("second close: %v", err)
+	}
+	out := []float32{9, 9}
+	tab.Gather([]uint64{1}, out)
+	if out[0] != 0 || tab.Stats().Rows != 0 {
+		t.Error("a closed table has rows")
+	}
+}

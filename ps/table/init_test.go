@@ -104,7 +104,7 @@ func TestInitIsAFunction(t *testing.T) {
 	spec.Seed++
 	open(t, spec).Gather([]uint64{1, 2, 9}, two)
 	seen := map[float32]bool{}
-	for _, v := range append(one, two...) {
+	for _, v := range slices.Concat(one, two) {
 		if seen[v] {
 			t.Errorf("%v was drawn twice", v)
 		}
