@@ -283,7 +283,10 @@ func (l *Log) grow() error {
 		return err
 	}
 	l.nextNo++
-	if !frozen {
+	if l.cfg.Prefault {
+		err = g.prefault()
+	}
+	if err == nil && !frozen {
 		err = l.record([]*segment{g})
 	}
 	l.mu.Lock()

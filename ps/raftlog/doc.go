@@ -60,6 +60,9 @@
 //
 //	publish word = (index * 0x9e3779b97f4a7c15 xor seq * 0xbf58476d1ce4e5b9 xor chain * 0x94d049bb133111eb) or 1
 //
+// A descriptor may lie in a later segment than its payload. Segments are retired oldest first, when all their entries are
+// deleted; a descriptor whose payload was in a retired one says that its entry, and all before it, are deleted.
+//
 // Descriptors of an earlier life carry another seq; those that a truncation cut off are zeroed, newest first, and if a
 // page of them comes back after a loss of power, the chain does not lead to them. Replay follows the chain over the
 // segments by ascending seq and stops at the first break; what lies behind it is retired or zeroed.

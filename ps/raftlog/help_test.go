@@ -182,9 +182,9 @@ func writeSparse(path string, b []byte) error {
 		return err
 	}
 	defer closeFiles(f)
-	const page = 4096
-	for at := 0; at < len(b); at += page {
-		if p := b[at:min(at+page, len(b))]; anySet(p) {
+	zero := make([]byte, 4096)
+	for at := 0; at < len(b); at += len(zero) {
+		if p := b[at:min(at+len(zero), len(b))]; !bytes.Equal(p, zero[:len(p)]) {
 			if _, err := f.WriteAt(p, int64(at)); err != nil {
 				return err
 			}

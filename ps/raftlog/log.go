@@ -72,6 +72,7 @@ type Log struct {
 	lock *os.File
 	dir  *os.File
 
+	// Taken in this order, and before mu.
 	write   latch // StoreLogs, DeleteRange
 	marking latch // mark and trim
 	growing latch // files and their record
@@ -403,6 +404,8 @@ func (l *Log) usable() error {
 // Freeze is for crash tests: from now on writes are accepted and seen by readers, but only in memory, so that after
 // Close a new Open finds what a kill -9 at this moment would have left. Freeze the Store to freeze all its logs.
 func (l *Log) Freeze() {
+	l.write.lock()
+	defer l.write.unlock()
 	l.marking.lock()
 	defer l.marking.unlock()
 	l.growing.lock()
@@ -432,10 +435,10 @@ func (l *Log) Close() error {
 		return nil
 	}
 	err := l.putMark()
-	l.growing.lock()
-	defer l.growing.unlock()
 	l.marking.lock()
 	defer l.marking.unlock()
+	l.growing.lock()
+	defer l.growing.unlock()
 	l.cfg.Store.detach(l)
 	l.mu.Lock()
 	l.closed = true

@@ -189,7 +189,7 @@ func TestConcurrentUse(t *testing.T) {
 			})
 			last, term := uint64(0), uint64(1)
 			r := rand.New(rand.NewPCG(1, 2))
-			for range 300 {
+			for range 200 {
 				switch k := r.IntN(20); {
 				case k == 0 && last > 20:
 					term++

@@ -43,7 +43,9 @@ func (l *Log) GetLog(index uint64, out *raft.Log) error {
 		out.AppendedAt = time.Unix(0, f.appended)
 	}
 	if f.length > 0 {
-		out.Data, _ = l.data(&f)
+		if out.Data, _ = l.data(&f); out.Data == nil {
+			return fmt.Errorf("get entry %d of raft log of group %d: segment life %d of its payload is gone", index, l.cfg.Group, f.home)
+		}
 	}
 	return nil
 }

@@ -31,6 +31,9 @@ func replay(segs []*segment, id logID, group uint32, m mark) (*history, string, 
 		return nil, lost, nil
 	}
 	w := walk{history: h, id: id, homes: map[uint64]*segment{}}
+	if len(live) > 0 && h.broken == nil {
+		w.oldest = live[0].seq
+	}
 	for i, g := range live {
 		if !w.enter(g) {
 			h.rest = append(h.rest, live[i:]...)
@@ -41,6 +44,10 @@ func replay(segs []*segment, id logID, group uint32, m mark) (*history, string, 
 		w.read(g)
 	}
 	lost, err := h.judge(m)
+	if h.first > h.last { // nothing is left of what was not deleted
+		h.rest, h.segs = append(h.rest, h.segs...), nil
+		h.first, h.last, h.chain = 0, 0, 0
+	}
 	return h, lost, err
 }
 
@@ -88,7 +95,7 @@ func (h *history) judge(m mark) (lost string, err error) {
 		}
 		return fmt.Sprintf("it ends at entry %d in segment life %d, but entry %d in life %d was written: an older copy was put back, or entries were cut off", h.last, h.seq, m.last, m.seq), nil
 	}
-	if m.last >= h.first && m.last > 0 {
+	if m.last > 0 {
 		for _, g := range h.segs {
 			if g.holds(m.last) && g.frameAt(m.last).chain != m.chain {
 				return fmt.Sprintf("entry %d is not the one that was written: another copy was put back", m.last), nil
@@ -106,6 +113,9 @@ type walk struct {
 	homes map[uint64]*segment
 	begun bool
 	next  uint64 // index expected; 0: any
+	// oldest is the seq of the oldest live segment, 0 if another may be damaged. Segments are retired oldest first, when
+	// all in them is deleted: an entry whose payload was in an older one is deleted, and with it those before.
+	oldest uint64
 }
 
 // enter checks that g continues the chain, or begins it.
@@ -153,6 +163,9 @@ func (w *walk) check(g *segment, i int, f *frame, b []byte, published uint64) (s
 		return "", nil
 	}
 	home := w.homes[f.home]
+	if w.deleted(f) {
+		return "", nil
+	}
 	if home == nil {
 		return fmt.Sprintf("payload of entry %d is in segment life %d, which is not here", f.index, f.home), nil
 	}
@@ -170,6 +183,9 @@ func (w *walk) check(g *segment, i int, f *frame, b []byte, published uint64) (s
 	return "", nil
 }
 
+// deleted tells that the entry was deleted before its descriptor's segment could be retired.
+func (w *walk) deleted(f *frame) bool { return f.length > 0 && f.home < w.oldest }
+
 // take counts a good descriptor in.
 func (w *walk) take(g *segment, f *frame) {
 	if g.n == 0 {
@@ -177,13 +193,15 @@ func (w *walk) take(g *segment, f *frame) {
 	}
 	g.n++
 	g.max = max(g.max, f.index)
-	if f.length > 0 {
+	if w.last == 0 {
+		w.first = f.index
+	}
+	if w.deleted(f) {
+		w.first = f.index + 1
+	} else if f.length > 0 {
 		home := w.homes[f.home]
 		home.low = min(home.low, int(f.off))
 		home.max = max(home.max, f.index)
-	}
-	if w.last == 0 {
-		w.first = f.index
 	}
 	w.last, w.term, w.chain, w.next = f.index, f.term, f.chain, f.index+1
 }
