@@ -156,7 +156,10 @@ func (s *Server) plane() (err error) {
 // run keeps the plane and, on it, the groups.
 func (s *Server) run(ctx context.Context) error {
 	ln, err := s.cfg.Network.Listen(ctx, s.cfg.Listen)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil // stopped before it began
+	case err != nil:
 		return fmt.Errorf("listen on %s: %w", s.cfg.Listen, err)
 	}
 	ctx, stop := context.WithCancelCause(ctx)
