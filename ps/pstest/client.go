@@ -38,6 +38,7 @@ type client struct {
 	w      *worker.Client
 	tables []worker.Embedding // by index in the job; as far as they exist
 	pushed bool               // in this life
+	acted  map[uint64]bool    // steps whose act was played
 }
 
 // who is the client's present life.
@@ -48,7 +49,7 @@ func (c *client) who() Who {
 // play opens a session and takes all steps of the plan, then finishes, or
 // leaves. It returns when ctx ends, too; w stays open unless the worker left.
 func (c *client) play(ctx context.Context) error {
-	c.life = -1
+	c.life, c.acted = -1, map[uint64]bool{}
 	if err := c.open(ctx); err != nil {
 		return err
 	}
@@ -138,6 +139,10 @@ func (c *client) embed(ctx context.Context, step uint64) error {
 // been stopped.
 func (c *client) step(ctx context.Context, step uint64) (stopped bool, err error) {
 	p := c.plan.Steps[step]
+	if c.acted[step] {
+		p.Act = ActNone // it dies of each cause once
+	}
+	c.acted[step] = true
 	if !sleep(ctx, p.Think) {
 		return false, context.Cause(ctx)
 	}
@@ -177,12 +182,12 @@ func (c *client) misbehave(ctx context.Context, p StepPlan) {
 	switch p.Act {
 	case ActResend:
 		if old := step - min(step, 1+p.Back); c.tried(old) {
-			c.resend(ctx, c.who(), c.w.Incarnation(), old, p.Part, WantDuplicate)
+			c.resend(ctx, c.who(), c.w.Incarnation(), old, p, WantDuplicate)
 		}
 	case ActEarly:
-		c.resend(ctx, c.who(), c.w.Incarnation(), step, p.Part, WantApplied)
+		c.resend(ctx, c.who(), c.w.Incarnation(), step, p, WantApplied)
 	case ActPoison:
-		c.resend(ctx, c.who(), c.w.Incarnation(), step, p.Part, WantNonFinite)
+		c.resend(ctx, c.who(), c.w.Incarnation(), step, p, WantNonFinite)
 	case ActFresh:
 		c.readRaw(ctx, p.Reads, Pull{Who: c.who(), Step: step, Fresh: true, First: !c.pushed})
 	case ActHurry:

@@ -154,12 +154,13 @@ func (c *Cluster) Ready(ctx context.Context) error {
 	return nil
 }
 
-// Stop stops a server as an operator does; it says why the server's life ended.
+// Stop stops a server that is up as an operator does; it says why the server's
+// life ended.
 func (c *Cluster) Stop(i int) error {
 	return c.end(i, func(_ *ps.Server, cancel context.CancelFunc) { cancel() })
 }
 
-// Crash stops a server as kill -9 does.
+// Crash stops a server that is up as kill -9 does.
 func (c *Cluster) Crash(i int) error {
 	return c.end(i, func(s *ps.Server, cancel context.CancelFunc) {
 		s.Crash()
@@ -173,9 +174,10 @@ func (c *Cluster) end(i int, how func(*ps.Server, context.CancelFunc)) error {
 	m.wanted = true
 	s, cancel, ended := m.server, m.cancel, m.ended
 	c.mu.Unlock()
-	if s != nil {
-		how(s, cancel)
+	if s == nil {
+		return nil
 	}
+	how(s, cancel)
 	return c.wait(i, ended)
 }
 
@@ -315,7 +317,9 @@ func (c *Cluster) Close() error {
 	c.net.Break(0)
 	var errs []error
 	for i := range servers {
-		errs = append(errs, c.Stop(i))
+		if err := c.Stop(i); !errors.Is(err, raftlog.ErrLost) {
+			errs = append(errs, err)
+		}
 	}
 	c.stop()
 	return errors.Join(append(errs, c.net.Close())...)

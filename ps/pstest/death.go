@@ -35,7 +35,7 @@ func (c *client) zombie(ctx context.Context, p StepPlan) error {
 				break
 			}
 			_ = dead.push(ctx, old, who, c.plan.Steps[step], 0)
-			dead.resend(ctx, who, incarnation, step, p.Part, WantApplied)
+			dead.resend(ctx, who, incarnation, step, p, WantApplied)
 		}
 	}
 	old.Abandon()
@@ -53,9 +53,9 @@ func (c *client) late(step uint64, tables int) bool {
 }
 
 // resend sends one part of a step to every shard by hand, as a duplicated
-// message would arrive.
-func (c *client) resend(ctx context.Context, who Who, incarnation, step uint64, part uint32, want Want) {
-	p := c.plan.Steps[step]
+// message would arrive; act says which part and why.
+func (c *client) resend(ctx context.Context, who Who, incarnation, step uint64, act StepPlan, want Want) {
+	p, part := c.plan.Steps[step], act.Part
 	parts := c.job.Params.Parts
 	grads := c.gradients(who, step, p)
 	bodies := c.cut(grads, part, want == WantNonFinite)
@@ -70,7 +70,7 @@ func (c *client) resend(ctx context.Context, who Who, incarnation, step uint64, 
 		if part == parts-1 {
 			m.Cursor = cursor(step + 1)
 		}
-		r := Resend{Who: who, Step: step, Shard: uint32(shard), Part: part, Why: string(p.Act), Want: want}
+		r := Resend{Who: who, Step: step, Shard: uint32(shard), Part: part, Why: string(act.Act), Want: want}
 		if want == WantApplied {
 			c.mayApply(who, step, p.Rows, grads)
 		}

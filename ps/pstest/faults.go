@@ -131,8 +131,11 @@ func (x *chaos) snapshot(ctx context.Context) {
 // for the old leader.
 func (x *chaos) amnesia(ctx context.Context, f Fault) error {
 	leader := x.c.Leader(f.Group)
+	for leader < 0 && sleep(ctx, tryPause) {
+		leader = x.c.Leader(f.Group)
+	}
 	if leader < 0 {
-		return nil
+		return context.Cause(ctx)
 	}
 	lagging, forgetful := (leader+1)%servers, (leader+2)%servers
 	if f.Server%2 == 1 {

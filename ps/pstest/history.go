@@ -133,6 +133,32 @@ func (w Who) String() string {
 	return fmt.Sprintf("worker %s of job %s, life %d", w.Worker, w.Job, w.Life)
 }
 
+// String counts what is in the history.
+func (h *History) String() string {
+	outcomes := map[Outcome]int{}
+	for _, p := range h.Pushes {
+		outcomes[p.Outcome]++
+	}
+	duplicates, fresh, known := 0, 0, 0
+	for _, r := range h.Resends {
+		if r.Known && r.Answer.Duplicate {
+			duplicates++
+		}
+	}
+	for _, p := range h.Pulls {
+		if p.Fresh {
+			fresh++
+		}
+	}
+	for _, c := range h.Changes {
+		if c.Known {
+			known++
+		}
+	}
+	return fmt.Sprintf("%d opens; pushes: %d acknowledged, %d refused, %d unknown; %d parts by hand, %d duplicates; %d pulls, %d linearizable; %d plans, %d known; %d servers at the end",
+		len(h.Opens), outcomes[Acked], outcomes[Refused], outcomes[Unknown], len(h.Resends), duplicates, len(h.Pulls), fresh, len(h.Changes), known, len(h.Servers))
+}
+
 // recorder collects a history. Its methods may be called concurrently.
 type recorder struct {
 	mu  sync.Mutex

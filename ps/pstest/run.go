@@ -44,8 +44,6 @@ func Run(ctx context.Context, s Scenario, o Options) (h *History, err error) {
 		s: s, o: o, rec: &recorder{h: History{Seed: s.Seed}},
 		logger: slog.New(slog.NewTextHandler(out, nil)),
 	}
-	ctx, cancel := context.WithTimeout(ctx, runLimit)
-	defer cancel()
 	if err := r.play(ctx); err != nil {
 		return nil, fmt.Errorf("run seed %d: %w", s.Seed, err)
 	}
@@ -85,7 +83,10 @@ func (r *run) play(ctx context.Context) (err error) {
 	if err := r.recruit(ctx); err != nil {
 		return err
 	}
-	r.work(ctx)
+	work, cancel := context.WithTimeout(ctx, runLimit)
+	defer cancel()
+	r.work(work)
+	r.inspect(ctx)
 	for _, err := range r.c.Faults() {
 		r.rec.fail("%v", err)
 	}
@@ -140,12 +141,6 @@ func (r *run) work(ctx context.Context) {
 		})
 	}
 	wg.Wait()
-	r.inspect(ctx)
-	for _, c := range r.clients {
-		if c.w != nil {
-			c.log("%v ends: %v", c.who(), c.w.Close())
-		}
-	}
 }
 
 // inspect reads everything when all workers have finished.
@@ -163,6 +158,11 @@ func (r *run) inspect(ctx context.Context) {
 	defer cancel()
 	status := r.c.Settled(settle)
 	r.rec.add(func(h *History) { h.Servers = status })
+	for _, c := range r.clients {
+		if c.w != nil {
+			c.log("%v ends: %v", c.who(), c.w.Close())
+		}
+	}
 }
 
 // inspect reads all rows of the job by pull and by scan.

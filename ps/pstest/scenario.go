@@ -99,7 +99,7 @@ const (
 	FaultDelay    FaultKind = "delay"    // all bytes are late
 	FaultBreak    FaultKind = "break"    // connections break by chance
 	FaultSnapshot FaultKind = "snapshot" // all servers take snapshots
-	FaultAmnesia  FaultKind = "amnesia"  // a server loses its logs while the one that lags and it could outvote the leader
+	FaultAmnesia  FaultKind = "amnesia"  // a server loses its logs when it and one that lags could outvote the leader
 )
 
 // Fault happens once, at At after the start.
@@ -235,8 +235,8 @@ func (m *maker) step(j *JobPlan, step uint64) StepPlan {
 			p.Grads = append(p.Grads, KeySet{i, m.keys(t.Keys)})
 		}
 	}
-	if r.IntN(3) == 0 {
-		acts := []Act{ActResend, ActResend, ActEarly, ActPoison, ActHurry, ActHurry, ActFresh, ActAhead, ActRestart, ActKill, ActZombie}
+	if r.IntN(5) < 2 {
+		acts := []Act{ActResend, ActResend, ActEarly, ActEarly, ActPoison, ActHurry, ActHurry, ActFresh, ActFresh, ActAhead, ActRestart, ActKill, ActZombie}
 		p.Act = acts[r.IntN(len(acts))]
 	}
 	return p
@@ -254,30 +254,45 @@ func (m *maker) keys(from []uint64) []uint64 {
 }
 
 // faults draws faults that follow each other: at most one server at a time is
-// away, except in a blackout.
+// away, except in a blackout. In some scenarios one server loses its logs, so
+// that it is away for good.
 func (m *maker) faults() {
+	r := m.rng
+	at := time.Duration(500+r.IntN(2500)) * time.Millisecond
+	n := 3 + r.IntN(4)
+	amnesia := -1
+	if r.IntN(3) == 0 {
+		amnesia = r.IntN(n)
+	}
+	for i := range n {
+		f := m.fault(at)
+		if i == amnesia {
+			f.Kind, f.For, f.Group = FaultAmnesia, 6*time.Second, uint32(1+r.IntN(shards))
+		}
+		m.s.Faults = append(m.s.Faults, f)
+		at += f.For/2 + time.Duration(r.IntN(2000))*time.Millisecond
+		if f.away() {
+			at = max(at, f.At+f.For+time.Second)
+		}
+	}
+}
+
+func (m *maker) fault(at time.Duration) Fault {
 	r := m.rng
 	kinds := []FaultKind{
 		FaultCrash, FaultCrash, FaultRestart, FaultBlackout, FaultCut, FaultDeaf, FaultDepose, FaultDepose,
 		FaultKill, FaultKill, FaultDelay, FaultBreak, FaultSnapshot, FaultSnapshot,
 	}
-	at := time.Duration(500+r.IntN(2500)) * time.Millisecond
-	for range 3 + r.IntN(4) {
-		f := Fault{
-			Kind: kinds[r.IntN(len(kinds))], At: at, For: time.Duration(200+r.IntN(4000)) * time.Millisecond,
-			Server: r.IntN(servers), Group: uint32(r.IntN(shards + 1)), Worker: r.IntN(clients+2) - 2,
-			Limit: time.Duration(1+r.IntN(60)) * time.Millisecond, Chance: 0.002 + 0.02*r.Float64(),
-		}
-		f.Worker = max(f.Worker, -1)
-		m.s.Faults = append(m.s.Faults, f)
-		at += f.For/2 + time.Duration(r.IntN(2500))*time.Millisecond
-		if f.away() {
-			at = max(at, f.At+f.For+time.Second)
-		}
+	f := Fault{
+		Kind: kinds[r.IntN(len(kinds))], At: at, For: time.Duration(200+r.IntN(4000)) * time.Millisecond,
+		Server: r.IntN(servers), Group: uint32(r.IntN(shards + 1)), Worker: r.IntN(clients+2) - 2,
+		Limit: time.Duration(1+r.IntN(60)) * time.Millisecond, Chance: 0.002 + 0.02*r.Float64(),
 	}
-	if r.IntN(4) == 0 {
-		m.s.Faults = append(m.s.Faults, Fault{Kind: FaultAmnesia, At: at + 4*time.Second, For: 6 * time.Second, Server: r.IntN(servers), Group: uint32(1 + r.IntN(shards)), Worker: -1})
+	f.Worker = max(f.Worker, -1)
+	if n := len(m.s.Faults); n > 0 && m.s.Faults[n-1].Kind == FaultSnapshot && r.IntN(2) == 0 {
+		f.Kind = FaultBlackout // what comes back must come from the snapshots
 	}
+	return f
 }
 
 // away says whether the fault takes a server from the others.

@@ -49,6 +49,7 @@ func play(t *testing.T, s pstest.Scenario, o pstest.Options) (h *pstest.History,
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Log(h)
 	return h, pstest.Judge(h)
 }
 
@@ -74,11 +75,9 @@ func keep(t *testing.T, h *pstest.History, dir string) {
 
 // One job, no faults, nobody misbehaves.
 func TestQuietRun(t *testing.T) {
-	h, err := play(t, pstest.NewScenario(1).Quiet(), pstest.Options{})
-	if err != nil {
+	if _, err := play(t, pstest.NewScenario(1).Quiet(), pstest.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d pushes, %d pulls, %d rows", len(h.Pushes), len(h.Pulls), len(h.Rows))
 }
 
 // Random steps, reads, plans, deaths and faults, as many scenarios as -seeds
