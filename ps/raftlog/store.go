@@ -4,16 +4,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	badger "github.com/dgraph-io/badger/v4"
-	"github.com/dgraph-io/badger/v4/options"
 )
 
 const (
@@ -118,79 +115,6 @@ func (s *Store) open() (err error) {
 		return &CorruptError{File: s.db.Opts().Dir, Reason: fmt.Sprintf("database holds %d commits, %d were made: it lost its newest writes", s.count, seen)}
 	}
 	return s.Err()
-}
-
-// openBadger turns a panic of Badger's opening on damaged files into an error.
-func openBadger(dir string, s *Store) (db *badger.DB, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = &CorruptError{File: dir, Reason: fmt.Sprintf("opening the database failed: %v", r)}
-		}
-	}()
-	o := badger.DefaultOptions(dir)
-	o.SyncWrites = true
-	o.Logger = badgerLogger{s}
-	o.Compression = options.None
-	o.BlockCacheSize, o.IndexCacheSize = 0, 0
-	o.ChecksumVerificationMode = options.OnTableRead
-	o.DetectConflicts, o.MetricsEnabled = false, false
-	o.MemTableSize, o.NumMemtables = 8<<20, 2
-	o.ValueLogFileSize, o.NumGoroutines, o.NumCompactors = 16<<20, 1, 2
-	db, err = badger.Open(o)
-	if errno := syscall.Errno(0); errors.As(err, &errno) {
-		return nil, fmt.Errorf("open database: %w", err) // the system's no, not the bytes'
-	}
-	if err != nil {
-		return nil, &CorruptError{File: dir, Reason: err.Error()}
-	}
-	return db, nil
-}
-
-// openWitness returns how many commits the witness file saw. It exists, durably, before the database does; later
-// writes to it need no sync, as the database is never behind what they say.
-func (s *Store) openWitness(fresh bool) (uint64, error) {
-	path := filepath.Join(s.dir, witnessName)
-	flag := os.O_RDWR
-	if fresh {
-		flag |= os.O_CREATE
-	}
-	f, err := os.OpenFile(path, flag, 0o600)
-	if errors.Is(err, os.ErrNotExist) {
-		return 0, &CorruptError{File: path, Reason: "file is gone"}
-	}
-	if err != nil {
-		return 0, fmt.Errorf("open witness: %w", err)
-	}
-	s.witness = f
-	var b [16]byte
-	n, err := f.ReadAt(b[:], 0)
-	if n == 0 && fresh {
-		if _, err := f.WriteAt(encodeWitness(0), 0); err != nil {
-			return 0, fmt.Errorf("write witness: %w", err)
-		}
-		return 0, errors.Join(f.Sync(), syncDir(s.dir))
-	}
-	count, ok := decodeWitness(b[:n])
-	if !ok {
-		return 0, &CorruptError{File: path, Reason: fmt.Sprintf("counter fails its checksum (%d bytes read: %v)", n, err)}
-	}
-	if fresh && count > 0 {
-		return 0, &CorruptError{File: filepath.Join(s.dir, "badger"), Reason: fmt.Sprintf("database is gone, %d commits were made", count)}
-	}
-	return count, nil
-}
-
-func encodeWitness(count uint64) []byte {
-	b := binary.LittleEndian.AppendUint64(nil, count)
-	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
-	return binary.LittleEndian.AppendUint32(b, 0)
-}
-
-func decodeWitness(b []byte) (uint64, bool) {
-	if len(b) != 16 || binary.LittleEndian.Uint32(b[8:]) != crc32.Checksum(b[:8], castagnoli) {
-		return 0, false
-	}
-	return binary.LittleEndian.Uint64(b), true
 }
 
 // Get returns the server's record under key, or ErrNotFound.
@@ -389,28 +313,4 @@ func (s *Store) Close() error {
 		return fmt.Errorf("close store %s: %w", s.dir, err)
 	}
 	return nil
-}
-
-// badgerLogger hands Badger's log to slog; what Badger calls an error ends the store.
-type badgerLogger struct{ s *Store }
-
-func (b badgerLogger) Errorf(format string, args ...any) {
-	b.s.fail(fmt.Errorf("badger in %s: %s", b.s.dir, trimLine(fmt.Sprintf(format, args...)))) //nolint:errcheck // the cause is kept
-}
-
-func (b badgerLogger) Warningf(format string, args ...any) {
-	b.s.log.Warn("badger", "text", trimLine(fmt.Sprintf(format, args...)))
-}
-
-func (b badgerLogger) Infof(format string, args ...any) {
-	b.s.log.Debug("badger", "text", trimLine(fmt.Sprintf(format, args...)))
-}
-
-func (b badgerLogger) Debugf(string, ...any) {}
-
-func trimLine(s string) string {
-	for len(s) > 0 && (s[len(s)-1] == '\n' || s[len(s)-1] == ' ') {
-		s = s[:len(s)-1]
-	}
-	return s
 }
