@@ -52,12 +52,13 @@ type node struct {
 
 // cluster is some servers with the same groups, on any network.
 type cluster struct {
-	t       testing.TB
-	network func(id string) link.Network
-	listen  string // address to listen at
-	groups  int
-	adapt   func(*raft.Config)
-	open    func(c *cluster, dir string) *replica
+	t        testing.TB
+	network  func(id string) link.Network
+	listen   string // address to listen at
+	groups   int
+	adapt    func(*raft.Config)
+	open     func(c *cluster, dir string) *replica
+	lookedUp func() // called at each Resolve
 
 	mu    sync.Mutex
 	addrs map[raft.ServerAddress]string
@@ -77,6 +78,9 @@ func newCluster(t testing.TB, groups int, network func(id string) link.Network) 
 }
 
 func (c *cluster) resolve(id raft.ServerAddress) (string, error) {
+	if c.lookedUp != nil {
+		c.lookedUp()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if addr, ok := c.addrs[id]; ok {

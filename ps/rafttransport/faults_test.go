@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,6 +50,39 @@ func TestRefusals(t *testing.T) {
 		p.must(send(100)) // goes out again by itself
 		if took := time.Since(begun); took > 100*time.Millisecond {
 			t.Errorf("redialled after %v", took)
+		}
+	})
+}
+
+// TestBackoff asks for a dead server all the time: it is dialled a few times a second, and found soon after it is back.
+func TestBackoff(t *testing.T) {
+	withPair(t, func(p *pair) {
+		t := p.t
+		p.stop("follower")
+		var looked atomic.Int64
+		p.lookedUp = func() { looked.Add(1) }
+		vote := func() error {
+			return p.leader.RequestVote("follower", "follower", &raft.RequestVoteRequest{}, new(raft.RequestVoteResponse))
+		}
+		begun, asked := time.Now(), 0
+		for ; time.Since(begun) < 10*time.Second; asked++ {
+			if err := vote(); err == nil || !strings.Contains(err.Error(), "follower") {
+				t.Fatal(err)
+			}
+			<-time.After(time.Millisecond)
+		}
+		if n := looked.Load(); n < 15 || n > 60 {
+			t.Errorf("%d attempts in %d requests over 10 s", n, asked)
+		}
+		back := p.start("follower").mux.Group(5, p.to)
+		go func() {
+			rpc := <-back.Consumer()
+			rpc.Respond(&raft.RequestVoteResponse{Granted: true}, nil)
+		}()
+		begun = time.Now()
+		p.eventually("it is found", func() bool { return vote() == nil })
+		if took := time.Since(begun); took > 600*time.Millisecond {
+			t.Errorf("found after %v", took)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -198,8 +199,12 @@ func TestSharedSpace(t *testing.T) {
 		})
 		var resp raft.AppendEntriesResponse
 		p.must(p.leader.AppendEntries("follower", "follower", request(2, 100, 0, 200, 70<<10, 64<<10, 5, 5), &resp))
-		if n := p.to.calls.Load(); n != 4 {
+		if n := p.to.calls.Swap(0); n != 4 {
 			t.Errorf("%d allocations", n)
+		}
+		p.must(p.leader.AppendEntries("follower", "follower", request(2, slices.Repeat([]int{1000}, 300)...), &resp))
+		if n := p.to.calls.Load(); n != 3 { // of at most 128 KiB each
+			t.Errorf("%d allocations for 300 KB of small entries", n)
 		}
 	})
 }
