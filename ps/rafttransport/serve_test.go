@@ -29,10 +29,10 @@ func TestRecipientOfEachRequest(t *testing.T) {
 		for name, s := range samples() {
 			for _, to := range []string{"somebody", "follower"} {
 				purpose := link.RaftControl
-				switch {
-				case name == "append":
+				switch name {
+				case "append":
 					purpose = link.RaftBulk
-				case name == "install":
+				case "install":
 					purpose = link.RaftSnapshot
 				}
 				group, want := uint32(4), statusRecipient
