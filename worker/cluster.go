@@ -98,7 +98,7 @@ func (c *cluster) discover(ctx context.Context) error {
 			return link.Fatal(), err
 		}
 		if a.Status != wire.OK {
-			return link.Next(), &RefusedError{a.Status, a.Detail}
+			return link.Next(), notNow(a)
 		}
 		var l layout.Layout
 		if err := json.Unmarshal(reply.Body, &l); err != nil {
@@ -175,13 +175,17 @@ func (c *cluster) verdict(a wire.Answer) (link.Verdict, error) {
 		return link.Done(), nil
 	case wire.NotLeader:
 		m, _ := c.layout.Member(a.Leader)
-		return link.Hint(m.Addr), refused
+		return link.Hint(m.Addr), notNow(a)
 	case wire.Busy, wire.Pending:
-		return link.Busy(time.Duration(max(a.After, 5)) * time.Millisecond), refused
+		return link.Busy(time.Duration(max(a.After, 5)) * time.Millisecond), notNow(a)
 	default:
 		return link.Fatal(), refused
 	}
 }
+
+// notNow is an answer after which another try can help. It is no RefusedError:
+// an error at the deadline wraps those of all tries, and must not look final.
+func notNow(a wire.Answer) error { return fmt.Errorf("%s: %s", a.Status, a.Detail) }
 
 func (c *cluster) replicas(group uint32) []string {
 	var addrs []string

@@ -176,10 +176,26 @@ func TestRefusedErrorsMatchTheirSentinels(t *testing.T) {
 		wire.NonFinite: ErrNonFinite, wire.Past: ErrPast, wire.Lost: ErrLost,
 	} {
 		err := error(&RefusedError{Status: status, Detail: "why"})
+		if !errors.Is(err, want) {
+			t.Errorf("%v is not %v", err, want)
+		}
 		for _, s := range []error{ErrFenced, ErrExpelled, ErrStopped, ErrNonFinite, ErrPast, ErrLost} {
-			if errors.Is(err, s) != (s == want) {
-				t.Errorf("%v is %v: %v", err, s, errors.Is(err, s))
+			if s.Error() != want.Error() && errors.Is(err, s) {
+				t.Errorf("%v is %v", err, s)
 			}
+		}
+	}
+}
+
+// An answer after which another try can help is no RefusedError: one at the
+// deadline of a lease's renewal would end the session.
+func TestOnlyFinalAnswersAreRefusals(t *testing.T) {
+	var c cluster
+	for s := wire.OK; s <= wire.Lost; s++ {
+		_, err := c.verdict(wire.Answer{Status: s})
+		passing := s == wire.OK || s == wire.NotLeader || s == wire.Busy || s == wire.Pending
+		if _, final := errors.AsType[*RefusedError](err); final == passing {
+			t.Errorf("%v: %v, want a refusal: %v", s, err, !passing)
 		}
 	}
 }
