@@ -44,7 +44,7 @@ type Config struct {
 	Logger    *slog.Logger  // nil: discard
 }
 
-func (cfg *Config) setDefaults() {
+func (cfg Config) withDefaults() Config {
 	if cfg.Cluster == "" {
 		cfg.Cluster = "hcclps"
 	}
@@ -66,6 +66,7 @@ func (cfg *Config) setDefaults() {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	return cfg
 }
 
 // Validate reports every fault of a configuration.
@@ -109,7 +110,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	cfg.setDefaults()
+	cfg = cfg.withDefaults()
 	if cfg.Network == nil {
 		var err error
 		if cfg.Network, err = backend.Network("tcp"); err != nil {
@@ -154,8 +155,8 @@ func (c *Client) open(ctx, run context.Context) error {
 // Close ends the session: after Finish it just says goodbye, before it the
 // worker leaves the job, whose other workers go on without it. It waits for
 // the client's goroutines.
-func (c *Client) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+func (c *Client) Close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	err := c.closeSession(ctx)
 	c.stop(errors.New("client closed"))

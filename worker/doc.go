@@ -5,7 +5,7 @@
 //
 //	c, err := worker.Connect(ctx, worker.Config{Servers: []string{"127.0.0.1:7000"}, Job: "clicks"})
 //	if err != nil { ... }
-//	defer c.Close()
+//	defer c.Close(ctx)
 //	m, err := model.NewLR(ctx, c, model.LROptions{})
 //	rep, err := c.Train(ctx, m, source, worker.TrainOptions{Epochs: 3})
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	"hcclps/ps/wire"
 	"hcclps/worker/dataset"
@@ -114,8 +115,9 @@ func (f *claimed) next(ctx context.Context, b *dataset.Batch) (bool, error) {
 			return false, nil
 		}
 		if f.claim.Number == 0 || f.at >= f.claim.To {
-			if err := f.more(ctx); err != nil {
-				return false, err
+			if tick, err := f.more(ctx); err != nil || tick {
+				*b = dataset.Batch{Offsets: []int32{0}}
+				return tick, err
 			}
 			continue
 		}
@@ -136,24 +138,39 @@ func (f *claimed) next(ctx context.Context, b *dataset.Batch) (bool, error) {
 	}
 }
 
-func (f *claimed) more(ctx context.Context) error {
-	req := wire.ClaimRequest{SessionRef: f.c.ref(), Have: f.claim.Number}
+// waitMore is how long to wait before asking again, when only others have
+// batches left.
+const waitMore = 20 * time.Millisecond
+
+// more claims the next range. It reports true when a step without data is due:
+// under ssp the workers that have the last batches must not wait for this one.
+func (f *claimed) more(ctx context.Context) (tick bool, err error) {
+	req := wire.ClaimRequest{SessionRef: f.c.ref(), Have: f.claim.Number, Epochs: uint32(f.epochs)}
 	if f.end.batches > 0 {
 		req.EndOf, req.End = f.end.epoch, f.end.batches
 		f.end.batches = 0
 	}
-	if err := f.c.servers.control(ctx, "claim data", wire.KindClaim, req, &f.claim); err != nil {
-		return err
+	var got wire.Claim
+	if err := f.c.servers.control(ctx, "claim data", wire.KindClaim, req, &got); err != nil {
+		return false, err
 	}
-	f.at = f.claim.From
-	return nil
+	if got.Wait == "" {
+		f.claim, f.at = got, got.From
+		return false, nil
+	}
+	f.c.cfg.Logger.Debug("no batch left but what others have", "workers", got.Wait)
+	again := time.NewTimer(waitMore)
+	defer again.Stop()
+	select {
+	case <-again.C:
+		return f.c.session.params.Sync == SSP, nil
+	case <-ctx.Done():
+		return false, fmt.Errorf("wait for the last batches of %s: %w", got.Wait, context.Cause(ctx))
+	}
 }
 
 func (f *claimed) cursor() []byte {
-	b := binary.LittleEndian.AppendUint64(nil, f.claim.Number)
-	b = binary.LittleEndian.AppendUint64(b, uint64(f.claim.Epoch))
-	b = binary.LittleEndian.AppendUint64(b, f.claim.To)
-	return binary.LittleEndian.AppendUint64(b, f.at)
+	return wire.ClaimCursor{Claim: f.claim, At: f.at}.Append(nil)
 }
 
 func (f *claimed) resume(cursor []byte) error {
@@ -161,12 +178,10 @@ func (f *claimed) resume(cursor []byte) error {
 	if cursor == nil {
 		return nil
 	}
-	if len(cursor) != 32 {
-		return fmt.Errorf("resume data: cursor of %d bytes is not one of ssp or asp: was the job run with another --sync?", len(cursor))
+	c, err := wire.DecodeClaimCursor(cursor)
+	if err != nil {
+		return fmt.Errorf("resume data: %w: was the job run with another --sync?", err)
 	}
-	f.claim.Number = binary.LittleEndian.Uint64(cursor)
-	f.claim.Epoch = uint32(binary.LittleEndian.Uint64(cursor[8:]))
-	f.claim.To = binary.LittleEndian.Uint64(cursor[16:])
-	f.at = binary.LittleEndian.Uint64(cursor[24:])
+	f.claim, f.at = c.Claim, c.At
 	return nil
 }

@@ -110,11 +110,14 @@ func (c *Client) fence(ctx context.Context, opened wire.OpenReply) error {
 		}
 	}
 	c.step, s.cursor = answers[first].Done, answers[first].Cursor
-	if opened.Rejoin != nil && s.params.Sync == BSP {
-		c.step = max(c.step, *opened.Rejoin)
-	}
 	if len(s.cursor) == 0 {
 		s.cursor = nil
+	}
+	if opened.Rejoin != nil {
+		c.step = max(c.step, *opened.Rejoin)
+		if s.params.Sync != BSP {
+			s.cursor = nil // what it had claimed was handed on
+		}
 	}
 	c.cfg.Logger.Info("session open", "job", c.cfg.Job, "worker", c.cfg.Worker, "incarnation", s.incarnation, "step", c.step)
 	return nil

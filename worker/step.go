@@ -266,6 +266,9 @@ func addGradients(a, b Gradient) Gradient {
 	return out
 }
 
+// begun sets the context of all reads of the steps to come.
+func (s *Step) begun(ctx context.Context) { s.ctx = ctx }
+
 // begin makes the step ready for a batch; ahead is what was read for it.
 func (s *Step) begin(b *dataset.Batch, ahead []*operand) {
 	s.batch, s.ready = b, ahead

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"hcclps/worker/dataset"
@@ -82,6 +83,7 @@ func (t *trainer) run(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(errors.New("training ended"))
+	t.step.begun(ctx)
 	cur, next := &t.batch[0], &t.batch[1]
 	more, err := t.feed.next(ctx, cur)
 	var pre *ahead
@@ -91,7 +93,6 @@ func (t *trainer) run(ctx context.Context) error {
 		if perr != nil {
 			return perr
 		}
-		t.step.ctx = ctx
 		t.step.begin(cur, ready)
 		if cur.Rows > 0 {
 			if err := t.m.Step(&t.step); err != nil {
@@ -106,7 +107,9 @@ func (t *trainer) run(ctx context.Context) error {
 			pre = t.readAhead(ctx, next)
 		}
 		if err := t.c.Push(ctx, cur.Rows, cursor, t.step.gradients()...); err != nil {
-			return errors.Join(err, pre.abandon(cancel))
+			cancel(err)
+			pre.settle(t.c.cfg.Logger)
+			return err
 		}
 		t.finishStep(cur)
 	}
@@ -148,14 +151,14 @@ func (a *ahead) wait(ctx context.Context) ([]*operand, error) {
 	}
 }
 
-// abandon cancels a read under way and waits for it; its error says nothing
-// new.
-func (a *ahead) abandon(cancel context.CancelCauseFunc) error {
-	cancel(errors.New("step failed"))
-	if a != nil {
-		<-a.done
+// settle waits for a cancelled read; its error says nothing new.
+func (a *ahead) settle(log *slog.Logger) {
+	if a == nil {
+		return
 	}
-	return nil
+	if err := <-a.done; err != nil {
+		log.Debug("read ahead given up", "err", err)
+	}
 }
 
 func (t *trainer) finishStep(b *dataset.Batch) {

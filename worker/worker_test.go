@@ -22,7 +22,7 @@ import (
 // cluster runs three replicated servers for one test.
 func cluster(t *testing.T) *ps.Local {
 	t.Helper()
-	l, err := ps.NewLocal(ps.LocalConfig{LogBudget: 4 << 20})
+	l, err := ps.NewLocal(ps.LocalConfig{LogBudget: 4 << 20, Lease: 3 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func dial(ctx context.Context, l *ps.Local, cfg worker.Config) (*worker.Client, 
 
 func end(t *testing.T, c *worker.Client) {
 	t.Helper()
-	if err := c.Close(); err != nil {
+	if err := c.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
@@ -239,6 +239,7 @@ func TestWorkersCountEveryBatchOnceInEveryMode(t *testing.T) {
 		staleness int
 	}{{"bsp", worker.BSP, 0}, {"ssp", worker.SSP, 2}, {"asp", worker.ASP, 0}} {
 		t.Run(mode.name, func(t *testing.T) {
+			t.Parallel()
 			const world, batches, epochs = 3, 32, 2
 			var wg sync.WaitGroup
 			var rows [world]uint64
@@ -250,7 +251,7 @@ func TestWorkersCountEveryBatchOnceInEveryMode(t *testing.T) {
 						return
 					}
 					defer func() {
-						if err := c.Close(); err != nil {
+						if err := c.Close(t.Context()); err != nil {
 							t.Error(err)
 						}
 					}()
@@ -283,6 +284,64 @@ func TestWorkersCountEveryBatchOnceInEveryMode(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestDataOfAWorkerThatIsGoneIsHandedOnOnce(t *testing.T) {
+	t.Parallel()
+	l := cluster(t)
+	const batches, epochs = 64, 2
+	train := func(rank int, dieAt uint64, ready chan<- struct{}, begin <-chan struct{}) {
+		c, err := dial(t.Context(), l, worker.Config{Job: "gone", Rank: rank, World: 2, Sync: worker.ASP})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		m, err := model.NewLR(t.Context(), c, worker.Optimizer{})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		_, err = c.Train(ctx, m, &memory{batches: batches, rows: 2}, worker.TrainOptions{Epochs: epochs, OnStep: func(p worker.Progress) {
+			if p.Step == 1 && ready != nil {
+				close(ready)
+			}
+			if p.Step == 1 && begin != nil {
+				<-begin
+			}
+			if p.Step == dieAt {
+				cancel()
+			}
+		}})
+		if dieAt > 0 {
+			c.Abandon()
+			return
+		}
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if err := c.PullFinal(t.Context()); err != nil {
+			t.Error(err)
+		}
+		// Every batch is one step: applied once, by either worker.
+		if a, err := c.Audit(t.Context()); err != nil || a.Applied != batches*epochs || a.Batches != a.Applied {
+			t.Errorf("audit %+v, %v: want %d applied", a, err, batches*epochs)
+		}
+		end(t, c)
+	}
+	gone := make(chan struct{})
+	begun := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() { train(1, 21, begun, nil); close(gone) })
+	wg.Go(func() {
+		wait := make(chan struct{})
+		go func() { <-gone; close(wait) }() // the other dies in the middle of a range
+		train(0, 0, nil, wait)
+	})
+	wg.Wait()
+	<-begun
 }
 
 func TestALaterSessionFencesTheEarlierAndShowsBoth(t *testing.T) {
@@ -461,7 +520,12 @@ func ExampleClient_Push() {
 	serving, stop := context.WithCancel(ctx)
 	served := make(chan error, 1)
 	go func() { served <- local.Run(serving) }()
-	defer func() { stop(); <-served }()
+	defer func() {
+		stop()
+		if err := <-served; err != nil {
+			fmt.Println(err)
+		}
+	}()
 	if err := local.Ready(ctx); err != nil {
 		fmt.Println(err)
 		return
@@ -471,7 +535,7 @@ func ExampleClient_Push() {
 		fmt.Println(err)
 		return
 	}
-	defer c.Close()
+	defer c.Abandon()
 	item, err := c.Embedding(ctx, "item", worker.EmbeddingSpec{Dim: 2, Optimizer: worker.Optimizer{Name: "sgd", Params: map[string]float64{"lr": 1}}})
 	if err != nil {
 		fmt.Println(err)

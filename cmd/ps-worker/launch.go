@@ -66,7 +66,6 @@ func launch(c *cli.Context) (err error) {
 type launcher struct {
 	c         *cli.Context
 	dir       string
-	logDir    string // parent of the servers' log folders; "": each server's default
 	temporary bool
 	job       string
 	cluster   string
@@ -159,9 +158,14 @@ func (l *launcher) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	watching := make(chan error, 1)
+	watching := make(chan struct{})
 	wctx, stopWatch := context.WithCancel(ctx)
-	go func() { watching <- w.run(wctx) }()
+	go func() {
+		defer close(watching)
+		if err := w.run(wctx); err != nil {
+			cancel(fmt.Errorf("watch the cluster: %w", err))
+		}
+	}()
 	defer func() { stopWatch(); <-watching }()
 
 	ready, done := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("the servers have not formed a cluster within 2 minutes"))

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/sync/errgroup"
 
 	"hcclps/cmd/internal/program"
 	"hcclps/ps"
@@ -71,24 +70,32 @@ func train(c *cli.Context) error {
 	if j.local == nil {
 		return j.run(c.Context)
 	}
-	// The servers live as long as the job and end after it.
-	ctx, cancel := context.WithCancel(context.WithoutCancel(c.Context))
-	defer cancel()
-	eg, ctx := errgroup.WithContext(ctx)
-	eg.Go(func() error { return j.local.Run(ctx) })
-	eg.Go(func() error {
-		defer cancel()
-		jctx, stop := context.WithCancelCause(c.Context)
-		defer stop(nil)
-		defer context.AfterFunc(ctx, func() { stop(errors.New("a server ended")) })()
-		ready, done := context.WithTimeout(jctx, 2*time.Minute)
-		defer done()
-		if err := j.local.Ready(ready); err != nil {
-			return fmt.Errorf("start embedded servers: %w", err)
-		}
-		return j.run(jctx)
-	})
-	return eg.Wait()
+	return j.runWithServers(c.Context)
+}
+
+// runWithServers runs the job beside the servers of this process, which end
+// after it, also when it is told to stop.
+func (j *job) runWithServers(ctx context.Context) error {
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	served := make(chan error, 1)
+	go func() {
+		err := j.local.Run(serving)
+		cancel(errors.New("an embedded server has ended"))
+		served <- err
+	}()
+	ready, done := context.WithTimeout(ctx, 2*time.Minute)
+	defer done()
+	err := j.local.Ready(ready)
+	if err != nil {
+		err = fmt.Errorf("start embedded servers: %w", err)
+	} else {
+		err = j.run(ctx)
+	}
+	stop()
+	return errors.Join(err, <-served)
 }
 
 // job is one run of train: what the flags asked for, opened and checked.
@@ -103,7 +110,7 @@ type job struct {
 }
 
 // run trains, and on rank 0 evaluates and reports.
-func (j *job) run(ctx context.Context) (err error) {
+func (j *job) run(ctx context.Context) error {
 	j.start = time.Now()
 	if j.local != nil {
 		j.cfg.Servers, j.cfg.Network, j.cfg.Cluster = j.local.Addrs(), j.local.Network(), j.local.Cluster()
@@ -112,11 +119,14 @@ func (j *job) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if cerr := client.Close(); err == nil {
-			err = cerr
-		}
-	}()
+	if err := j.train(ctx, client); err != nil {
+		client.Abandon() // not Close: the worker has not left, and resumes when it is started again
+		return err
+	}
+	return client.Close(ctx)
+}
+
+func (j *job) train(ctx context.Context, client *worker.Client) error {
 	m, err := model.NewLR(ctx, client, j.opt)
 	if err != nil {
 		return err

@@ -30,20 +30,21 @@ func main() {
 	rows := flag.Int("rows", 50_000, "rows of the training file")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, *rows); err != nil {
+	err := run(ctx, *rows)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "lr:", err)
 		os.Exit(1)
 	}
 }
 
 // run makes the data and the servers, and cleans both up.
-func run(ctx context.Context, rows int) error {
+func run(ctx context.Context, rows int) (err error) {
 	dir, err := os.MkdirTemp("", "hcclps-lr-")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	train, test, best, err := generate(dir, seed, rows, max(rows/5, 1))
 	if err != nil {
 		return err
@@ -71,7 +72,7 @@ func learn(ctx context.Context, local *ps.Local, train, test string, best float6
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer c.Abandon()
 	m, err := model.NewLR(ctx, c, worker.Optimizer{Name: "adagrad", Params: map[string]float64{"lr": 0.5}})
 	if err != nil {
 		return err

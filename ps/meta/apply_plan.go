@@ -91,7 +91,7 @@ func (s *State) stage(e stageEntry) Result {
 	switch {
 	case j.Plan.Stage == Holding && e.Stage == Releasing:
 		j.Plan.Stage = Releasing
-		j.force(j.Plan.Plan)
+		j.force(j.Plan.Plan, e.Cursor)
 	case j.Plan.Stage == Holding && e.Stage == Dropping:
 		j.Plan.Stage = Dropping
 	case j.Plan.Stage != Holding && e.Stage == done:
@@ -100,15 +100,16 @@ func (s *State) stage(e stageEntry) Result {
 	return Result{}
 }
 
-// force is what a plan does to the meta group's own state.
-func (j *Job) force(p wire.Plan) {
+// force is what a plan does to the meta group's own state. The cursor is that of
+// a worker to be expelled.
+func (j *Job) force(p wire.Plan, cursor []byte) {
 	switch p.Kind {
 	case wire.PlanTable:
 		j.Tables = append(j.Tables, p.Table)
 	case wire.PlanExpel:
 		if w := j.worker(p.Worker); w != nil && w.Incarnation == p.Incarnation {
 			w.State, w.Why = Expelled, p.Why
-			j.Claims.giveBack(w.Name)
+			j.Claims.giveBack(w.Name, cursor)
 		}
 	case wire.PlanJoin:
 		if w := j.worker(p.Join.Worker); w != nil && w.State == Expelled {

@@ -107,5 +107,5 @@ func (s *State) claim(r wire.ClaimRequest) Result {
 			return Result{Answer: refuse(wire.Refused, "claim of worker %q of job %q: %v", w.Name, r.Job, err)}
 		}
 	}
-	return Result{Reply: j.Claims.next(w.Name, r.Have)}
+	return Result{Reply: j.Claims.next(w.Name, r.Have, r.Epochs)}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"hcclps/ps/wire"
 )
@@ -30,8 +31,9 @@ type OutClaim struct {
 
 // next answers a worker that has pushed all batches of claim number `have`:
 // the claim it holds already if that is a later one (its answer was lost, or it
-// was restarted), else the next.
-func (c *Claims) next(worker string, have uint64) wire.Claim {
+// was restarted), else the next. When only others have batches of the first
+// `epochs` epochs, it waits for them.
+func (c *Claims) next(worker string, have uint64, epochs uint32) wire.Claim {
 	i := c.of(worker)
 	if i >= 0 && c.Out[i].Number > have {
 		return c.Out[i].Claim
@@ -39,11 +41,33 @@ func (c *Claims) next(worker string, have uint64) wire.Claim {
 	if i >= 0 {
 		c.Out = slices.Delete(c.Out, i, i+1)
 	}
+	if busy := c.others(epochs); busy != "" && len(c.Pool) == 0 && c.fresh() >= epochs {
+		return wire.Claim{Number: have, Wait: busy}
+	}
 	got := c.take()
 	c.Last++
 	got.Number = c.Last
 	c.Out = append(c.Out, OutClaim{Claim: got, Worker: worker})
 	return got
+}
+
+// others names the workers that have ranges of the first epochs.
+func (c *Claims) others(epochs uint32) string {
+	var names []string
+	for _, o := range c.Out {
+		if o.Epoch < epochs {
+			names = append(names, o.Worker)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// fresh is the epoch of the next range that nobody had yet.
+func (c *Claims) fresh() uint32 {
+	if end := c.end(c.Epoch); end > 0 && c.From >= end {
+		return c.Epoch + 1
+	}
+	return c.Epoch
 }
 
 // take removes the first range nobody works on.
@@ -53,8 +77,8 @@ func (c *Claims) take() wire.Claim {
 		c.Pool = slices.Delete(c.Pool, 0, 1)
 		return got
 	}
-	if end := c.end(c.Epoch); end > 0 && c.From >= end {
-		c.Epoch, c.From = c.Epoch+1, 0
+	if e := c.fresh(); e != c.Epoch {
+		c.Epoch, c.From = e, 0
 	}
 	got := wire.Claim{Epoch: c.Epoch, From: c.From, To: c.From + ClaimSize}
 	if end := c.end(c.Epoch); end > 0 {
@@ -102,15 +126,21 @@ func clip(r *wire.Claim, epoch uint32, end uint64) {
 	}
 }
 
-// giveBack puts the range of a worker that is gone into the pool.
-func (c *Claims) giveBack(worker string) {
+// giveBack puts what a worker that is gone has not pushed of its range into the
+// pool. Its cursor says how far it came; nil: it pushed nothing.
+func (c *Claims) giveBack(worker string, cursor []byte) {
 	i := c.of(worker)
 	if i < 0 {
 		return
 	}
 	r := c.Out[i].Claim
-	r.Number = 0
 	c.Out = slices.Delete(c.Out, i, i+1)
+	if cur, err := wire.DecodeClaimCursor(cursor); err == nil && cur.Number == r.Number {
+		r.From = max(r.From, cur.At)
+	}
+	if r.Number = 0; r.From >= r.To {
+		return
+	}
 	at, _ := slices.BinarySearchFunc(c.Pool, r, func(a, b wire.Claim) int {
 		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.From, b.From))
 	})

@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -125,7 +126,7 @@ func (l *leader) resume() {
 
 // carry has every shard hold a plan and puts it in force, or drops it.
 func (l *leader) carry(job string, p wire.Plan) error {
-	err := l.all(job, "hold", p, func(group uint32) wire.Message { return &wire.Hold{Group: group, Job: job, Plan: p} })
+	answers, err := l.all(job, "hold", p, func(group uint32) wire.Message { return &wire.Hold{Group: group, Job: job, Plan: p} })
 	stage := Releasing
 	switch {
 	case l.ctx.Err() != nil:
@@ -133,7 +134,7 @@ func (l *leader) carry(job string, p wire.Plan) error {
 	case err != nil:
 		stage = Dropping
 	}
-	if serr := l.move(job, p, stage); serr != nil {
+	if serr := l.move(job, p, stage, least(answers).Cursor); serr != nil {
 		return serr
 	}
 	if serr := l.land(job, p, stage); serr != nil {
@@ -147,19 +148,28 @@ func (l *leader) carry(job string, p wire.Plan) error {
 
 // land tells every shard what became of the plan and ends its flight.
 func (l *leader) land(job string, p wire.Plan, stage Stage) error {
-	err := l.all(job, "release", p, func(group uint32) wire.Message {
+	_, err := l.all(job, "release", p, func(group uint32) wire.Message {
 		return &wire.Release{Group: group, Job: job, Plan: p.ID, Drop: stage == Dropping}
 	})
 	if err != nil {
 		return err
 	}
-	return l.move(job, p, done)
+	return l.move(job, p, done, nil)
 }
 
 // move commits a stage.
-func (l *leader) move(job string, p wire.Plan, stage Stage) error {
-	_, err := l.commit(kindStage, stageEntry{Job: job, ID: p.ID, Stage: stage})
+func (l *leader) move(job string, p wire.Plan, stage Stage, cursor []byte) error {
+	e := stageEntry{Job: job, ID: p.ID, Stage: stage}
+	if p.Kind == wire.PlanExpel {
+		e.Cursor = cursor
+	}
+	_, err := l.commit(kindStage, e)
 	return err
+}
+
+// least is the answer of the shard that has completed the fewest steps.
+func least(answers []wire.Answer) wire.Answer {
+	return slices.MinFunc(answers, func(a, b wire.Answer) int { return cmp.Compare(a.Done, b.Done) })
 }
 
 // probe asks every shard how far the job is; the answer is the highest clock.
@@ -192,12 +202,13 @@ func (l *leader) groups() []uint32 {
 
 // all sends a plan's message to every shard at the same time. errLate wins over
 // nothing but is told from a refusal, which ends the plan for good.
-func (l *leader) all(job, what string, p wire.Plan, message func(group uint32) wire.Message) error {
+func (l *leader) all(job, what string, p wire.Plan, message func(group uint32) wire.Message) ([]wire.Answer, error) {
 	groups := l.groups()
 	pr := &progress{what: fmt.Sprintf("%s of plan %d (%s)", what, p.ID, nameOf(p)), since: time.Now(), on: slices.Clone(groups)}
 	l.show(job, pr)
 	defer l.show(job, nil)
 	errs := make([]error, len(groups))
+	answers := make([]wire.Answer, len(groups))
 	var tasks errgroup.Group
 	for i, group := range groups {
 		tasks.Go(func() error {
@@ -205,7 +216,7 @@ func (l *leader) all(job, what string, p wire.Plan, message func(group uint32) w
 			if err == nil {
 				err = verdict(group, p, a)
 			}
-			errs[i] = err
+			answers[i], errs[i] = a, err
 			pr.answered(group)
 			return nil
 		})
@@ -214,14 +225,14 @@ func (l *leader) all(job, what string, p wire.Plan, message func(group uint32) w
 	late := false
 	for _, err := range errs {
 		if err != nil && !errors.Is(err, errLate) {
-			return err
+			return answers, err
 		}
 		late = late || err != nil
 	}
 	if late {
-		return errLate
+		return answers, errLate
 	}
-	return nil
+	return answers, nil
 }
 
 // verdict reads a shard's answer to a hold or a release.

@@ -34,11 +34,13 @@ type planEntry struct {
 	Plan wire.Plan `json:"plan"`
 }
 
-// stageEntry moves the plan in flight on: to Releasing, to Dropping, or out ("done").
+// stageEntry moves the plan in flight on: to Releasing, to Dropping, or out
+// ("done"). Of a worker that is expelled it says how far its data was pushed.
 type stageEntry struct {
-	Job   string `json:"job"`
-	ID    uint64 `json:"id"`
-	Stage Stage  `json:"stage"`
+	Job    string `json:"job"`
+	ID     uint64 `json:"id"`
+	Stage  Stage  `json:"stage"`
+	Cursor []byte `json:"cursor,omitempty"`
 }
 
 // done is the stage that ends a flight.

@@ -3,6 +3,7 @@ package meta
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -223,6 +224,29 @@ func TestClaims(t *testing.T) {
 	r := apply1(t, s, kindClaim, wire.ClaimRequest{SessionRef: wire.SessionRef{Job: "j", Worker: "a", Incarnation: 1}, Have: 6, EndOf: 1 << 30, End: 5})
 	if r.Answer.Status != wire.Refused {
 		t.Errorf("end of an epoch nobody reached: %v, want refused", r.Answer.Status)
+	}
+}
+
+func TestOnlyWhatWasNotPushedIsHandedOn(t *testing.T) {
+	given := wire.Claim{Number: 1, From: 0, To: 16}
+	for name, c := range map[string]struct {
+		cursor []byte
+		want   []wire.Claim
+	}{
+		"nothing pushed":        {nil, []wire.Claim{{From: 0, To: 16}}},
+		"half":                  {wire.ClaimCursor{Claim: given, At: 8}.Append(nil), []wire.Claim{{From: 8, To: 16}}},
+		"all":                   {wire.ClaimCursor{Claim: given, At: 16}.Append(nil), nil},
+		"an earlier range":      {wire.ClaimCursor{Claim: wire.Claim{Number: 9, To: 16}, At: 16}.Append(nil), []wire.Claim{{From: 0, To: 16}}},
+		"a cursor of something": {[]byte("else"), []wire.Claim{{From: 0, To: 16}}},
+	} {
+		var claims Claims
+		if got := claims.next("a", 0, 1); got != given {
+			t.Fatalf("claim %+v", got)
+		}
+		claims.giveBack("a", c.cursor)
+		if !slices.Equal(claims.Pool, c.want) || len(claims.Out) != 0 {
+			t.Errorf("%s: pool %+v, want %+v", name, claims.Pool, c.want)
+		}
 	}
 }
 

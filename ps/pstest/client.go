@@ -60,7 +60,7 @@ func (c *client) play(ctx context.Context) error {
 		}
 	}
 	if c.plan.Leave {
-		c.log("%v leaves after %d steps: %v", c.who(), c.w.Clock(), c.w.Close())
+		c.log("%v leaves after %d steps: %v", c.who(), c.w.Clock(), c.w.Close(ctx))
 		c.w = nil
 		return nil
 	}

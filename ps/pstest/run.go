@@ -160,7 +160,7 @@ func (r *run) inspect(ctx context.Context) {
 	r.rec.add(func(h *History) { h.Servers = status })
 	for _, c := range r.clients {
 		if c.w != nil {
-			c.log("%v ends: %v", c.who(), c.w.Close())
+			c.log("%v ends: %v", c.who(), c.w.Close(ctx))
 		}
 	}
 }

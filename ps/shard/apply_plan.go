@@ -30,7 +30,17 @@ func (s *State) hold(m *wire.Hold) wire.Answer {
 	}
 	p.Why = clean(p.Why)
 	j.Held = &p
-	return j.answer(wire.OK, "")
+	return j.held()
+}
+
+// held is the answer to a hold that stands. Of a worker to be expelled, who can
+// do nothing more, it says how far it came.
+func (j *job) held() wire.Answer {
+	a := j.answer(wire.OK, "")
+	if w := j.byName[j.Held.Worker]; j.Held.Kind == wire.PlanExpel && w != nil {
+		a.Done, a.Cursor = w.Done, w.Cursor
+	}
+	return a
 }
 
 // ended says whether a plan has ended here. A dropped plan may be tried again

@@ -1,6 +1,10 @@
 package wire
 
-import "time"
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+)
 
 // OpenRequest opens (or opens again) the session of a worker. Reply body:
 // OpenReply as JSON.
@@ -54,6 +58,9 @@ type ClaimRequest struct {
 	Have  uint64 `json:"have"`             // number of the claim whose batches are all pushed; 0: none yet
 	EndOf uint32 `json:"end_of,omitempty"` // this epoch ...
 	End   uint64 `json:"end,omitempty"`    // ... was found to have so many batches
+	// Epochs is how many the job trains. When nothing of them is left but what
+	// others are working on, the answer is to wait: one of them may die.
+	Epochs uint32 `json:"epochs"`
 }
 
 // Claim is a range of batches of an epoch: [From, To). Reply body of a
@@ -63,6 +70,34 @@ type Claim struct {
 	Epoch  uint32 `json:"epoch"`
 	From   uint64 `json:"from"`
 	To     uint64 `json:"to"`
+	Wait   string `json:"wait,omitempty"` // no range yet: ask again; these workers have the last ones
+}
+
+// ClaimCursor is the data cursor that ssp and asp workers push: the claim they
+// work on, and the next batch of it. The meta group reads it when a worker is
+// expelled, to hand on just what was not pushed.
+type ClaimCursor struct {
+	Claim
+	At uint64
+}
+
+const claimCursorSize = 40
+
+// Append writes the cursor's bytes.
+func (c ClaimCursor) Append(dst []byte) []byte {
+	for _, v := range []uint64{c.Number, uint64(c.Epoch), c.From, c.To, c.At} {
+		dst = binary.LittleEndian.AppendUint64(dst, v)
+	}
+	return dst
+}
+
+// DecodeClaimCursor reads one.
+func DecodeClaimCursor(b []byte) (ClaimCursor, error) {
+	if len(b) != claimCursorSize {
+		return ClaimCursor{}, fmt.Errorf("%w: claim cursor of %d bytes, want %d", ErrMalformed, len(b), claimCursorSize)
+	}
+	at := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
+	return ClaimCursor{Claim: Claim{Number: at(0), Epoch: uint32(at(1)), From: at(2), To: at(3)}, At: at(4)}, nil
 }
 
 // PlanRequest asks for a PlanRate or PlanStop. Reply body: Plan as JSON, with

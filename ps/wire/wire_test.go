@@ -13,7 +13,6 @@ import (
 	"hcclps/ps/wire"
 )
 
-//nolint:gochecknoglobals // a test flag
 var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
 
 func target() wire.Target {

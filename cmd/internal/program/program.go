@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -122,10 +123,8 @@ func nearest(name string, valid []string) string {
 
 // OneOf checks a flag's value against the valid ones.
 func OneOf(flag, value string, valid ...string) error {
-	for _, v := range valid {
-		if v == value {
-			return nil
-		}
+	if slices.Contains(valid, value) {
+		return nil
 	}
 	return Usage("unknown %s %q%s Valid: %s", flag, value, nearest(value, valid), strings.Join(valid, ", "))
 }
