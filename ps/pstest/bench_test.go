@@ -1,0 +1,305 @@
+package pstest_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hcclps/ps"
+	"hcclps/worker"
+	"hcclps/worker/dataset"
+	"hcclps/worker/model"
+)
+
+// The benchmarks of the whole: servers and workers in this one process, so a
+// figure per CPU-second, and an allocation, counts all of them together.
+
+const (
+	batchKeys = 20_000 // of a push or a pull
+	batchRows = 256    // of data, a worker and step
+	dim       = 16
+	fillKeys  = 1 << 18 // rows a push while a table is filled
+)
+
+// replication is a way to keep the shards.
+type replication struct {
+	name string
+	cfg  ps.LocalConfig
+}
+
+func replications() []replication {
+	return []replication{
+		{"scratch", ps.LocalConfig{Scratch: true}},
+		{"quorum-memory", ps.LocalConfig{}},
+		{"quorum-disk", ps.LocalConfig{Durability: ps.QuorumDisk}},
+	}
+}
+
+// local runs a cluster for one benchmark.
+func local(b *testing.B, cfg ps.LocalConfig) *ps.Local {
+	b.Helper()
+	l, err := ps.NewLocal(cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- l.Run(ctx) }()
+	b.Cleanup(func() {
+		stop()
+		if err := <-served; err != nil {
+			b.Errorf("servers: %v", err)
+		}
+	})
+	if err := l.Ready(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	return l
+}
+
+// join connects a worker, which leaves at the end of the benchmark.
+func join(b *testing.B, l *ps.Local, cfg worker.Config) *worker.Client {
+	b.Helper()
+	cfg.Servers, cfg.Cluster, cfg.Network = l.Addrs(), l.Cluster(), l.Network()
+	c, err := worker.Connect(b.Context(), cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := c.Close(context.Background()); err != nil {
+			b.Error(err)
+		}
+	})
+	return c
+}
+
+// BenchmarkTrain trains logistic regression on rows like those of a9a, under
+// bsp; an operation is one step of all workers.
+func BenchmarkTrain(b *testing.B) {
+	for _, r := range replications() {
+		b.Run(r.name, func(b *testing.B) {
+			l := local(b, r.cfg)
+			for _, world := range []int{1, 2} {
+				b.Run(fmt.Sprintf("workers=%d", world), func(b *testing.B) { train(b, l, world) })
+			}
+		})
+	}
+}
+
+func train(b *testing.B, l *ps.Local, world int) {
+	b.Helper()
+	batches := adults(128)
+	models := make([]*model.LR, world)
+	clients := make([]*worker.Client, world)
+	var all sync.WaitGroup
+	for rank := range world { // together: a job begins when its workers are there
+		clients[rank] = join(b, l, worker.Config{Job: fmt.Sprintf("%s/%d", b.Name(), b.N), Rank: rank, World: world})
+		all.Go(func() {
+			var err error
+			if models[rank], err = model.NewLR(b.Context(), clients[rank], worker.Optimizer{}); err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if b.Failed() {
+		return
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	began := processTime(b)
+	for rank := range world {
+		all.Go(func() {
+			src := &loop{batches: batches, length: b.N * world}
+			if _, err := clients[rank].Train(b.Context(), models[rank], src, worker.TrainOptions{}); err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	b.StopTimer()
+	samples := float64(b.N * world * batchRows)
+	b.ReportMetric(samples/b.Elapsed().Seconds(), "samples/s")
+	b.ReportMetric(samples/(processTime(b)-began).Seconds(), "samples/cpu-s")
+}
+
+// BenchmarkRows pulls and pushes 20,000 rows of dim 16, adagrad, at a time, of
+// a table of so many rows. A log of 8 MiB a group, the default, would have the
+// servers write snapshots all the time; these have the 64 MiB of `serve`.
+func BenchmarkRows(b *testing.B) {
+	for _, r := range replications() {
+		for _, rows := range []int{1e5, 1e7} {
+			b.Run(fmt.Sprintf("%s/rows=%.0e", r.name, float64(rows)), func(b *testing.B) {
+				if rows > 1e6 && (testing.Short() || r.name != "quorum-memory") {
+					b.Skip("10^7 rows, three times: once is enough, and not with -short")
+				}
+				r.cfg.LogBudget = 64 << 20
+				t := fill(b, local(b, r.cfg), rows)
+				b.Run("pull", t.pull)
+				b.Run("push", t.push)
+			})
+		}
+	}
+}
+
+// filled is a table with rows, and a worker who reads and updates them.
+type filled struct {
+	c       *worker.Client
+	table   worker.Embedding
+	batches [][]uint64
+	values  []float32
+}
+
+func fill(b *testing.B, l *ps.Local, rows int) *filled {
+	b.Helper()
+	c := join(b, l, worker.Config{})
+	table, err := c.Embedding(b.Context(), "t", worker.EmbeddingSpec{Dim: dim})
+	if err != nil {
+		b.Fatal(err)
+	}
+	keys, zeros := make([]uint64, 0, fillKeys), make([]float32, fillKeys*dim)
+	for key := range uint64(rows) {
+		if keys = append(keys, key); len(keys) < fillKeys && key < uint64(rows-1) {
+			continue
+		}
+		if err := c.Push(b.Context(), 1, nil, worker.Gradient{Table: table, Keys: keys, Values: zeros[:len(keys)*dim]}); err != nil {
+			b.Fatal(err)
+		}
+		keys = keys[:0]
+	}
+	t := &filled{c: c, table: table, values: make([]float32, batchKeys*dim)}
+	for i := range t.values {
+		t.values[i] = float32(math.Sin(float64(i)))
+	}
+	rng := rand.New(rand.NewPCG(1, uint64(rows)))
+	for range 64 {
+		t.batches = append(t.batches, draw(rng, uint64(rows)))
+	}
+	return t
+}
+
+// draw picks a batch of different keys below limit, ascending.
+func draw(rng *rand.Rand, limit uint64) []uint64 {
+	var keys []uint64
+	for len(keys) < batchKeys {
+		for len(keys) < batchKeys {
+			keys = append(keys, rng.Uint64N(limit))
+		}
+		slices.Sort(keys)
+		keys = slices.Compact(keys)
+	}
+	return keys
+}
+
+func (t *filled) pull(b *testing.B) {
+	out := make([]float32, batchKeys*dim)
+	t.measure(b, func(keys []uint64) error {
+		return t.c.Pull(b.Context(), worker.Read{Table: t.table, Keys: keys, Out: out})
+	})
+}
+
+func (t *filled) push(b *testing.B) {
+	t.measure(b, func(keys []uint64) error {
+		return t.c.Push(b.Context(), batchRows, nil, worker.Gradient{Table: t.table, Keys: keys, Values: t.values})
+	})
+}
+
+// measure calls do with one batch of keys after the other.
+func (t *filled) measure(b *testing.B, do func(keys []uint64) error) {
+	b.Helper()
+	for _, keys := range t.batches[:4] { // what is allocated once is there afterwards
+		if err := do(keys); err != nil {
+			b.Fatal(err)
+		}
+	}
+	sent := t.c.Stats()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	began := processTime(b)
+	n := 0
+	for b.Loop() {
+		if err := do(t.batches[n%len(t.batches)]); err != nil {
+			b.Fatal(err)
+		}
+		n++
+	}
+	used := processTime(b) - began
+	runtime.ReadMemStats(&after)
+	now := t.c.Stats()
+	rows := float64(n * batchKeys)
+	moved := float64(now.PushedBytes - sent.PushedBytes + now.PulledBytes - sent.PulledBytes)
+	b.SetBytes(int64(moved) / int64(n))
+	b.ReportMetric(rows/b.Elapsed().Seconds(), "rows/s")
+	b.ReportMetric(rows/used.Seconds(), "rows/cpu-s")
+	b.ReportMetric(float64(after.TotalAlloc-before.TotalAlloc)/moved, "allocB/movedB")
+	b.ReportMetric(float64(after.Mallocs-before.Mallocs)/rows, "allocs/row")
+}
+
+// processTime is the CPU time that this process has used.
+func processTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// loop is a Source of length batches, made of some that come again and again.
+type loop struct {
+	batches    []dataset.Batch
+	length, at int
+}
+
+func (l *loop) Next(b *dataset.Batch) (bool, error) {
+	if l.at >= l.length {
+		l.at = 0
+		return false, nil
+	}
+	from := &l.batches[l.at%len(l.batches)]
+	l.at++
+	b.Rows = from.Rows
+	b.Label, b.Weight = append(b.Label[:0], from.Label...), append(b.Weight[:0], from.Weight...)
+	b.Offsets = append(b.Offsets[:0], from.Offsets...)
+	b.Keys, b.Values = append(b.Keys[:0], from.Keys...), append(b.Values[:0], from.Values...)
+	return true, nil
+}
+
+func (l *loop) Seek(_, batch int) error { l.at = batch; return nil }
+func (*loop) Close() error              { return nil }
+
+// adults makes n batches like those of a9a: 14 of 123 binary features a row,
+// one of each group that stands for an attribute, and a quarter of the labels 1.
+func adults(n int) []dataset.Batch {
+	const groups, features = 14, 123
+	rng := rand.New(rand.NewPCG(9, 9))
+	batches := make([]dataset.Batch, n)
+	for i := range batches {
+		b := &batches[i]
+		b.Rows, b.Offsets = batchRows, []int32{0}
+		for range batchRows {
+			score := -1.5
+			for g := range groups {
+				from, to := g*features/groups, (g+1)*features/groups
+				key := uint64(from + rng.IntN(to-from))
+				b.Keys, b.Values = append(b.Keys, key+1), append(b.Values, 1)
+				score += math.Sin(float64(key * key))
+			}
+			label := float32(0)
+			if rng.Float64() < 1/(1+math.Exp(-score)) {
+				label = 1
+			}
+			b.Label, b.Weight = append(b.Label, label), append(b.Weight, 1)
+			b.Offsets = append(b.Offsets, int32(len(b.Keys)))
+		}
+	}
+	return batches
+}
