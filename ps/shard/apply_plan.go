@@ -146,6 +146,7 @@ func (s *State) join(j *job, p *wire.Plan) {
 	w.Done, w.From = p.T, p.T
 	w.Parts, w.InStep, w.Next = 0, false, nil
 	if j.Params.Sync != wire.BSP {
+		w.Cursor = nil // the batches it had claimed were handed on
 		j.Clock = max(j.Clock, w.Done)
 	}
 }
