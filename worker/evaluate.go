@@ -25,7 +25,7 @@ func (c *Client) Evaluate(ctx context.Context, m Model, src dataset.Source) (*me
 			return out, nil
 		}
 		s.begin(&b, nil)
-		if err := m.Step(&s); err != nil {
+		if err := s.forward(m); err != nil {
 			return nil, fmt.Errorf("evaluate: %w", err)
 		}
 		if len(s.scores) != b.Rows {

@@ -62,7 +62,7 @@ func (d *dealt) next(_ context.Context, b *dataset.Batch) (bool, error) {
 				return false, err
 			}
 			if !ok {
-				*b = dataset.Batch{Offsets: []int32{0}}
+				*b = dataset.Batch{}
 			}
 		}
 		d.step++
@@ -116,7 +116,7 @@ func (f *claimed) next(ctx context.Context, b *dataset.Batch) (bool, error) {
 		}
 		if f.claim.Number == 0 || f.at >= f.claim.To {
 			if tick, err := f.more(ctx); err != nil || tick {
-				*b = dataset.Batch{Offsets: []int32{0}}
+				*b = dataset.Batch{}
 				return tick, err
 			}
 			continue

@@ -21,11 +21,13 @@ type Pool uint8
 const Sum Pool = 0
 
 // Ragged is a multi-valued feature of a batch: row i holds the keys
-// Keys[Offsets[i]:Offsets[i+1]], each with a weight.
+// Keys[Offsets[i]:Offsets[i+1]], each with a weight. One that Step.Ragged gave
+// is read ahead for the next batch; a model may also make its own.
 type Ragged struct {
 	Offsets []int32
 	Keys    []uint64
 	Weights []float32
+	feature string // name of the feature; empty: of the model's making
 }
 
 // Tensor is a flat slice with a shape. It is reused between steps and valid
@@ -65,6 +67,7 @@ type Step struct {
 	lossSum  float64
 	lossRows int
 	scores   []float32
+	fault    error // a request the batch could not answer
 }
 
 // Context ends when training is cancelled.
@@ -79,10 +82,60 @@ func (s *Step) Rows() int { return s.batch.Rows }
 // Label holds one label a row.
 func (s *Step) Label() []float32 { return s.batch.Label }
 
-// Features is the ragged feature of a LIBSVM batch, with its values as
-// weights.
-func (s *Step) Features() Ragged {
-	return Ragged{Offsets: s.batch.Offsets, Keys: s.batch.Keys, Weights: s.batch.Values}
+// Weight holds one weight a row, 1 where the data has none.
+func (s *Step) Weight() []float32 { return s.batch.Weight }
+
+// Batch is the batch under way. It is read only and valid until Step returns.
+func (s *Step) Batch() *dataset.Batch { return s.batch }
+
+// Ragged is a sparse feature of the batch; that of a libsvm file is named
+// dataset.Features. Asking for one that the data does not have fails the step
+// after the model has returned.
+func (s *Step) Ragged(feature string) Ragged {
+	r, ok := ragged(s.batch, feature)
+	if !ok {
+		s.missed("sparse", feature)
+		r = Ragged{Offsets: make([]int32, s.batch.Rows+1)}
+	}
+	return r
+}
+
+func ragged(b *dataset.Batch, feature string) (Ragged, bool) {
+	c := b.Column(feature)
+	if c == nil || c.Offsets == nil {
+		return Ragged{}, false
+	}
+	return Ragged{Offsets: c.Offsets, Keys: c.Keys, Weights: c.Weights, feature: feature}, true
+}
+
+// Numeric is a numeric feature of the batch, one value a row. Asking for one
+// that the data does not have fails the step after the model has returned.
+func (s *Step) Numeric(feature string) []float32 {
+	if c := s.batch.Column(feature); c != nil && c.Numeric != nil {
+		return c.Numeric
+	}
+	s.missed("numeric", feature)
+	return make([]float32, s.batch.Rows)
+}
+
+// missed keeps the first request for a feature that is not there.
+func (s *Step) missed(kind, feature string) {
+	if s.fault != nil {
+		return
+	}
+	names := make([]string, len(s.batch.Features))
+	for i, f := range s.batch.Features {
+		names[i] = f.Name
+	}
+	s.fault = fmt.Errorf("the data has no %s feature %q: it has %q", kind, feature, names)
+}
+
+// forward runs the model over the batch.
+func (s *Step) forward(m Model) error {
+	if err := m.Step(s); err != nil {
+		return err
+	}
+	return s.fault
 }
 
 // Lookup reads the rows of r's keys and pools each bag: [rows, dim].
@@ -129,7 +182,7 @@ func (s *Step) operand(t Table, r Ragged) (*operand, error) {
 }
 
 func sameKeys(a, b Ragged) bool {
-	return len(a.Keys) == len(b.Keys) && (len(a.Keys) == 0 || &a.Keys[0] == &b.Keys[0])
+	return a.feature == b.feature && len(a.Keys) == len(b.Keys) && (len(a.Keys) == 0 || &a.Keys[0] == &b.Keys[0])
 }
 
 // newOperand finds the unique keys of a use and makes room for their rows.
@@ -271,7 +324,7 @@ func (s *Step) begun(ctx context.Context) { s.ctx = ctx }
 
 // begin makes the step ready for a batch; ahead is what was read for it.
 func (s *Step) begin(b *dataset.Batch, ahead []*operand) {
-	s.batch, s.ready = b, ahead
+	s.batch, s.ready, s.fault = b, ahead, nil
 	s.lossSum, s.lossRows, s.scores = 0, 0, s.scores[:0]
 }
 

@@ -95,7 +95,7 @@ func (t *trainer) run(ctx context.Context) error {
 		}
 		t.step.begin(cur, ready)
 		if cur.Rows > 0 {
-			if err := t.m.Step(&t.step); err != nil {
+			if err := t.step.forward(t.m); err != nil {
 				return fmt.Errorf("model at step %d: %w", t.c.step, err)
 			}
 		}
@@ -123,11 +123,10 @@ func (t *trainer) readAhead(ctx context.Context, next *dataset.Batch) *ahead {
 	}
 	s := &t.step
 	a := &ahead{done: make(chan error, 1)}
-	features := Ragged{Offsets: next.Offsets, Keys: next.Keys, Weights: next.Values}
 	for _, o := range s.operands {
-		bags := features
-		if dense(o.table) {
-			bags = Ragged{}
+		bags, ok := ragged(next, o.bags.feature)
+		if !ok && !dense(o.table) {
+			continue // bags of the model's making: nobody can foresee them
 		}
 		a.uses = append(a.uses, s.newOperand(o.table, bags))
 	}

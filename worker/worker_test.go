@@ -77,16 +77,18 @@ func (m *memory) Next(b *dataset.Batch) (bool, error) {
 		m.epoch, m.at = m.epoch+1, 0
 		return false, nil
 	}
-	*b = dataset.Batch{Rows: m.rows, Offsets: []int32{0}}
+	*b = dataset.Batch{Rows: m.rows}
+	bags := dataset.Ragged{Offsets: []int32{0}}
 	for i := range m.rows {
 		id := uint64(m.epoch*7919 + m.at*131 + i*17)
 		b.Label = append(b.Label, float32(id%3&1))
 		for j := range uint64(4) {
-			b.Keys = append(b.Keys, id*(j+3)%97+100*j)
-			b.Values = append(b.Values, 1+float32(j)/4)
+			bags.Keys = append(bags.Keys, id*(j+3)%97+100*j)
+			bags.Weights = append(bags.Weights, 1+float32(j)/4)
 		}
-		b.Offsets = append(b.Offsets, int32(len(b.Keys)))
+		bags.Offsets = append(bags.Offsets, int32(len(bags.Keys)))
 	}
+	b.Features = []dataset.Column{{Name: dataset.Features, Ragged: bags}}
 	m.at++
 	return true, nil
 }
@@ -210,14 +212,15 @@ func plainLoop(src dataset.Source, epochs int, rate float32) (map[uint64]float32
 			}
 			grads := map[uint64]float32{}
 			var biasGrad float32
+			bags := b.Column(dataset.Features)
 			for i := range b.Rows {
 				var sum float32
-				for j := b.Offsets[i]; j < b.Offsets[i+1]; j++ {
-					sum += float32(b.Values[j] * weights[b.Keys[j]])
+				for j := bags.Offsets[i]; j < bags.Offsets[i+1]; j++ {
+					sum += float32(bags.Weights[j] * weights[bags.Keys[j]])
 				}
 				g := float32(1/(1+math.Exp(-(float64(sum)+float64(bias))))) - b.Label[i]
-				for j := b.Offsets[i]; j < b.Offsets[i+1]; j++ {
-					grads[b.Keys[j]] += float32(b.Values[j] * g)
+				for j := bags.Offsets[i]; j < bags.Offsets[i+1]; j++ {
+					grads[bags.Keys[j]] += float32(bags.Weights[j] * g)
 				}
 				biasGrad += g
 			}

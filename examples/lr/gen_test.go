@@ -51,7 +51,7 @@ func TestGeneratedDataIsLearnable(t *testing.T) {
 	weights, squares := make([]float64, ids+2), make([]float64, ids+2)
 	predict := func(b *dataset.Batch, i int) float64 {
 		z := weights[ids+1]
-		for _, k := range b.Keys[b.Offsets[i]:b.Offsets[i+1]] {
+		for _, k := range keys(b, i) {
 			z += weights[k]
 		}
 		return 1 / (1 + math.Exp(-z))
@@ -65,13 +65,13 @@ func TestGeneratedDataIsLearnable(t *testing.T) {
 		read(t, train, func(b *dataset.Batch) {
 			for i := range b.Rows {
 				g := predict(b, i) - float64(b.Label[i])
-				for _, k := range b.Keys[b.Offsets[i]:b.Offsets[i+1]] {
+				for _, k := range keys(b, i) {
 					step(k, g)
 				}
 				step(ids+1, g)
 			}
 			rows += b.Rows
-			entries += len(b.Keys)
+			entries += len(b.Column(dataset.Features).Keys)
 		})
 	}
 	var judged metric.Binary
@@ -91,6 +91,12 @@ func TestGeneratedDataIsLearnable(t *testing.T) {
 }
 
 // read gives each batch of one epoch of a file to use.
+// keys is the features of row i.
+func keys(b *dataset.Batch, i int) []uint64 {
+	bags := b.Column(dataset.Features)
+	return bags.Keys[bags.Offsets[i]:bags.Offsets[i+1]]
+}
+
 func read(t *testing.T, path string, use func(*dataset.Batch)) {
 	t.Helper()
 	r, err := dataset.Open(dataset.Config{Paths: []string{path}})

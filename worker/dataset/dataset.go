@@ -10,17 +10,8 @@ import (
 // WindowRows is the number of rows of the stream that are shuffled together.
 const WindowRows = 65536
 
-// Batch is some rows in compressed sparse row form. Row i has the label
-// Label[i], the weight Weight[i] and the entries Keys[Offsets[i]:Offsets[i+1]]
-// with their Values. A Batch is refilled by each Next, which reuses its slices.
-type Batch struct {
-	Rows    int       // rows in the batch
-	Label   []float32 // Rows labels, 0 or 1
-	Weight  []float32 // Rows weights; 1 where the format has none
-	Offsets []int32   // Rows+1 positions in Keys and Values, the first 0
-	Keys    []uint64  // feature ids, strictly rising within a row
-	Values  []float32 // one finite, non-zero value a key
-}
+// Features is the name of the feature of a libsvm file.
+const Features = "features"
 
 // Source is a stream of batches, epoch after epoch. One goroutine at a time may
 // call it.

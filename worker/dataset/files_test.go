@@ -30,8 +30,8 @@ func TestForms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := open(t, dataset.Config{Paths: []string{file(t, "f", text)}, InOrder: true})
 			var b dataset.Batch
-			if !next(t, r, &b) || !slices.Equal(b.Keys, []uint64{1, 2, 3}) || !slices.Equal(b.Label, []float32{1, 0, 1}) {
-				t.Errorf("%v %v", b.Keys, b.Label)
+			if !next(t, r, &b) || !slices.Equal(keysOf(&b), []uint64{1, 2, 3}) || !slices.Equal(b.Label, []float32{1, 0, 1}) {
+				t.Errorf("%v %v", keysOf(&b), b.Label)
 			}
 		})
 	}
@@ -51,7 +51,7 @@ func TestLongLines(t *testing.T) {
 		want = append(want, 3000, 3001)
 		r := open(t, dataset.Config{Paths: []string{file(t, "f", text.String())}, InOrder: true, Batch: 5000})
 		var b dataset.Batch
-		if !next(t, r, &b) || !slices.Equal(b.Keys, want) {
+		if !next(t, r, &b) || !slices.Equal(keysOf(&b), want) {
 			t.Errorf("line end %q: %d rows, want %d", end, b.Rows, len(want))
 		}
 	}
@@ -128,11 +128,12 @@ func FuzzReader(f *testing.F) {
 					return [32]byte(h.Sum(nil)), errors.Join(err, r.Close())
 				}
 				for i := range b.Rows {
-					row := b.Keys[b.Offsets[i]:b.Offsets[i+1]]
+					bags := b.Features[0]
+					row := bags.Keys[bags.Offsets[i]:bags.Offsets[i+1]]
 					if !slices.IsSorted(row) || len(row) != len(slices.Compact(slices.Clone(row))) {
 						t.Fatalf("row %v does not rise", row)
 					}
-					fmt.Fprint(h, b.Label[i], row, b.Values[b.Offsets[i]:b.Offsets[i+1]])
+					fmt.Fprint(h, b.Label[i], row, bags.Weights[bags.Offsets[i]:bags.Offsets[i+1]])
 				}
 			}
 		}

@@ -25,10 +25,9 @@ func parseLibsvm(line []byte, rows *rows) *RowError {
 	if i := bytes.IndexByte(line, 0); i >= 0 {
 		return malformed(i, line[i:i+1], wantText)
 	}
-	before := len(rows.keys)
 	bad := parseFields(line, rows)
 	if bad != nil {
-		rows.keys, rows.values = rows.keys[:before], rows.values[:before]
+		rows.undo()
 	}
 	return bad
 }
@@ -63,11 +62,11 @@ func parseFields(line []byte, rows *rows) *RowError {
 			return malformed(at+colon+1, entry[colon+1:], bad)
 		}
 		if value != 0 {
-			rows.keys = append(rows.keys, key)
-			rows.values = append(rows.values, value)
+			rows.add(key, value)
 		}
 	}
-	rows.close(label)
+	rows.endBag()
+	rows.close(label, 1)
 	return nil
 }
 

@@ -28,7 +28,7 @@ func TestParseLibsvmGood(t *testing.T) {
 		{"1 1:0 2:1 3:-0.0 4:1e-60", 1, []uint64{2}, []float32{1}},
 	}
 	for _, c := range cases {
-		var r rows
+		r := rows{shape: newShape(Features)}
 		if bad := parseLibsvm([]byte(c.line), &r); bad != nil {
 			t.Errorf("%q: %v", c.line, bad)
 			continue
@@ -79,7 +79,7 @@ func TestParseLibsvmBad(t *testing.T) {
 		{"1 2:" + strings.Repeat("z", 100), 5, strings.Repeat("z", 40), wantNumber},
 	}
 	for _, c := range cases {
-		var r rows
+		r := rows{shape: newShape(Features)}
 		bad := parseLibsvm([]byte(c.line), &r)
 		if bad == nil {
 			t.Errorf("%q: accepted", c.line)
@@ -96,7 +96,7 @@ func TestParseLibsvmBad(t *testing.T) {
 
 func TestParseLibsvmDoesNotAllocate(t *testing.T) {
 	line := []byte("-1 3:1 11:0.25 14:1e-3 19:123456789.125 4000000000:1")
-	var r rows
+	r := rows{shape: newShape(Features)}
 	if n := testing.AllocsPerRun(100, func() {
 		r.reset()
 		if bad := parseLibsvm(line, &r); bad != nil {
@@ -145,7 +145,10 @@ func FuzzParseLibsvm(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
-		r := rows{label: []float32{1}, ends: []int{1}, keys: []uint64{9}, values: []float32{2}}
+		r := rows{shape: newShape(Features)}
+		r.add(9, 2)
+		r.endBag()
+		r.close(1, 1)
 		keys, values, label, ok := twin(string(line))
 		bad := parseLibsvm(line, &r)
 		if ok != (bad == nil) {
@@ -157,7 +160,7 @@ func FuzzParseLibsvm(f *testing.F) {
 			}
 			return
 		}
-		if r.label[1] != label || !slices.Equal(r.keys[1:], keys) || !slices.Equal(r.values[1:], values) || r.ends[1] != len(r.keys) {
+		if r.label[1] != label || !slices.Equal(r.keys[1:], keys) || !slices.Equal(r.values[1:], values) || int(r.ends[1]) != len(r.keys) {
 			t.Fatalf("%q: got %v, want %v %v %v", line, r, label, keys, values)
 		}
 	})
@@ -166,7 +169,7 @@ func FuzzParseLibsvm(f *testing.F) {
 func BenchmarkParseLibsvm(b *testing.B) {
 	line := []byte("-1 3:1 11:1 14:1 19:1 39:1 42:1 55:1 64:1 67:1 73:1 75:1 76:1 80:1 83:1 ")
 	b.SetBytes(int64(len(line)))
-	var r rows
+	r := rows{shape: newShape(Features)}
 	for b.Loop() {
 		r.reset()
 		if bad := parseLibsvm(line, &r); bad != nil {

@@ -42,7 +42,7 @@ func Open(cfg Config) (*Reader, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	r := &Reader{cfg: cfg}
+	r := &Reader{cfg: cfg, rows: rows{shape: newShape(Features)}}
 	for _, p := range cfg.Paths {
 		if st, err := os.Stat(p); err == nil {
 			r.total += st.Size()
@@ -56,7 +56,7 @@ func (r *Reader) Next(b *Batch) (bool, error) {
 	if r.err != nil {
 		return false, r.err
 	}
-	b.reset()
+	b.reset(r.rows.shape)
 	more, err := r.skip(r.batch * r.cfg.Batch)
 	for more && err == nil && b.Rows < r.cfg.Batch {
 		if more, err = r.more(); more {
@@ -70,7 +70,7 @@ func (r *Reader) Next(b *Batch) (bool, error) {
 	}
 	if err != nil {
 		r.err = err
-		b.reset()
+		b.reset(r.rows.shape)
 	}
 	return b.Rows > 0, err
 }
@@ -129,10 +129,9 @@ func (r *Reader) take(b *Batch) error {
 		}
 		i = int(r.perm[r.pos])
 	}
-	if n := r.rows.ends[i] - r.rows.start(i); n > math.MaxInt32-len(b.Keys) {
+	if !r.rows.appendTo(b, i) {
 		return fmt.Errorf("read batch %d of epoch %d: more than 2^31-1 entries: use a smaller batch", r.batch, r.epoch)
 	}
-	r.rows.appendTo(b, i)
 	r.pos++
 	r.at++
 	return nil
@@ -188,7 +187,7 @@ func (r *Reader) Position() (epoch, batch int) { return r.epoch, r.batch }
 // does not move the position.
 func (r *Reader) Count() (int, error) {
 	in := newStream(r.cfg)
-	var one rows
+	one := rows{shape: r.rows.shape}
 	n := 0
 	for {
 		one.reset()
@@ -231,11 +230,4 @@ func (r *Reader) Skipped() (n int, first error) {
 func (r *Reader) Close() error {
 	r.err = errors.New("read data: the reader is closed")
 	return r.rewind()
-}
-
-// reset empties b and keeps its memory.
-func (b *Batch) reset() {
-	b.Rows = 0
-	b.Label, b.Weight, b.Keys, b.Values = b.Label[:0], b.Weight[:0], b.Keys[:0], b.Values[:0]
-	b.Offsets = append(b.Offsets[:0], 0)
 }

@@ -18,6 +18,9 @@ import (
 	"hcclps/worker/dataset"
 )
 
+// keysOf is the keys of a libsvm batch.
+func keysOf(b *dataset.Batch) []uint64 { return b.Column(dataset.Features).Keys }
+
 // file writes a data file and returns its path.
 func file(t testing.TB, name, text string) string {
 	t.Helper()
@@ -71,11 +74,19 @@ func next(t testing.TB, r dataset.Source, b *dataset.Batch) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(b.Label) != b.Rows || len(b.Weight) != b.Rows || len(b.Offsets) != b.Rows+1 || more != (b.Rows > 0) {
-		t.Fatalf("%d rows, %d labels, %d weights, %d offsets", b.Rows, len(b.Label), len(b.Weight), len(b.Offsets))
+	if len(b.Label) != b.Rows || len(b.Weight) != b.Rows || more != (b.Rows > 0) {
+		t.Fatalf("%d rows, %d labels, %d weights", b.Rows, len(b.Label), len(b.Weight))
 	}
-	if int(b.Offsets[b.Rows]) != len(b.Keys) || len(b.Keys) != len(b.Values) || b.Offsets[0] != 0 {
-		t.Fatalf("offsets %v, %d keys, %d values", b.Offsets, len(b.Keys), len(b.Values))
+	for _, c := range b.Features {
+		if c.Offsets == nil {
+			if len(c.Numeric) != b.Rows {
+				t.Fatalf("%s: %d rows, %d values", c.Name, b.Rows, len(c.Numeric))
+			}
+			continue
+		}
+		if len(c.Offsets) != b.Rows+1 || int(c.Offsets[b.Rows]) != len(c.Keys) || len(c.Keys) != len(c.Weights) || c.Offsets[0] != 0 || c.Numeric != nil {
+			t.Fatalf("%s: offsets %v, %d keys, %d weights", c.Name, c.Offsets, len(c.Keys), len(c.Weights))
+		}
 	}
 	return more
 }
@@ -85,7 +96,7 @@ func epoch(t testing.TB, r dataset.Source) (keys []uint64, sizes []int) {
 	t.Helper()
 	var b dataset.Batch
 	for next(t, r, &b) {
-		keys = append(keys, b.Keys...)
+		keys = append(keys, keysOf(&b)...)
 		sizes = append(sizes, b.Rows)
 	}
 	return keys, sizes
@@ -162,7 +173,7 @@ func TestSeekFindsTheSameBatch(t *testing.T) {
 	var b dataset.Batch
 	for e := range all {
 		for next(t, straight, &b) {
-			all[e] = append(all[e], slices.Clone(b.Keys))
+			all[e] = append(all[e], slices.Clone(keysOf(&b)))
 		}
 	}
 	last := len(all[0]) - 1
@@ -174,7 +185,7 @@ func TestSeekFindsTheSameBatch(t *testing.T) {
 		if e, i := r.Position(); e != to[0] || i != to[1] {
 			t.Errorf("at %d, %d after seeking %v", e, i, to)
 		}
-		if !next(t, r, &b) || !slices.Equal(b.Keys, all[to[0]][to[1]]) {
+		if !next(t, r, &b) || !slices.Equal(keysOf(&b), all[to[0]][to[1]]) {
 			t.Errorf("batch %v differs from the one read straight", to)
 		}
 	}
@@ -185,7 +196,7 @@ func TestSeekFindsTheSameBatch(t *testing.T) {
 		if next(t, r, &b) {
 			t.Errorf("batch %d of %d", past, last+1)
 		}
-		if !next(t, r, &b) || !slices.Equal(b.Keys, all[1][0]) {
+		if !next(t, r, &b) || !slices.Equal(keysOf(&b), all[1][0]) {
 			t.Errorf("no epoch 1 after seeking batch %d of epoch 0", past)
 		}
 	}
@@ -208,7 +219,7 @@ func TestRanksShareAnEpoch(t *testing.T) {
 			if !next(t, r, &b) {
 				break
 			}
-			got = append(got, b.Keys...)
+			got = append(got, keysOf(&b)...)
 		}
 		if e, batch := r.Position(); e != 1 || batch != 0 {
 			t.Errorf("rank %d ends at %d, %d", rank, e, batch)
@@ -275,8 +286,8 @@ func TestSkipBad(t *testing.T) {
 	path := file(t, "a", "1 1:1\n1 x:1\n0 2:1\n7 3:1\n1 4:1\n")
 	r := open(t, dataset.Config{Paths: []string{path}, SkipBad: true, InOrder: true})
 	var b dataset.Batch
-	if !next(t, r, &b) || !slices.Equal(b.Keys, []uint64{1, 2, 4}) {
-		t.Errorf("keys %v", b.Keys)
+	if !next(t, r, &b) || !slices.Equal(keysOf(&b), []uint64{1, 2, 4}) {
+		t.Errorf("keys %v", keysOf(&b))
 	}
 	n, first := r.Skipped()
 	var bad *dataset.RowError
@@ -343,8 +354,8 @@ func TestA9aNeedsData(t *testing.T) {
 		rows, positive, entries, top := 0, 0, 0, uint64(0)
 		for next(t, r, &b) {
 			rows += b.Rows
-			entries += len(b.Keys)
-			top = max(top, slices.Max(b.Keys))
+			entries += len(keysOf(&b))
+			top = max(top, slices.Max(keysOf(&b)))
 			for _, l := range b.Label {
 				positive += int(l)
 			}

@@ -1,42 +1,86 @@
 package dataset
 
-// windowEntries closes a window early, so that wide rows cannot fill the
-// memory: 8 Mi entries are 96 MiB.
-const windowEntries = 8 << 20
+import "math"
 
-// rows is a growing set of rows in compressed form.
+// windowEntries closes a window early, so that wide rows cannot fill the
+// memory: 4 Mi entries are at most 48 MiB.
+const windowEntries = 4 << 20
+
+// shape says what a row consists of.
+type shape struct {
+	bags     []part // ragged features
+	numerics []part // numeric features
+	weighted bool   // keys have weights of their own
+}
+
+// part is a feature in a shape.
+type part struct {
+	name string
+	at   int // place among all features
+}
+
+// newShape is the shape of rows with one ragged feature.
+func newShape(name string) *shape {
+	return &shape{bags: []part{{name: name}}, weighted: true}
+}
+
+// rows is a growing set of rows of one shape, row by row. A row is appended
+// piece by piece: the keys of a bag and endBag for each bag, the numerics, then
+// close. What was appended since the last close goes away with undo.
 type rows struct {
-	label  []float32
-	ends   []int // ends[i] is where row i ends in keys and values
-	keys   []uint64
-	values []float32
+	*shape
+	label, weight []float32
+	ends          []int32   // ends[i*len(bags)+f] is where bag f of row i ends in keys
+	keys          []uint64  // ids
+	values        []float32 // one a key if weighted, else none
+	numeric       []float32 // len(numerics) a row
 }
 
 func (r *rows) len() int { return len(r.label) }
 
-func (r *rows) reset() {
-	r.label, r.ends, r.keys, r.values = r.label[:0], r.ends[:0], r.keys[:0], r.values[:0]
+func (r *rows) reset() { r.cut(0) }
+
+// add appends a key to the bag under way.
+func (r *rows) add(key uint64, value float32) {
+	r.keys = append(r.keys, key)
+	if r.weighted {
+		r.values = append(r.values, value)
+	}
 }
 
-// close makes the entries appended since the last call a row.
-func (r *rows) close(label float32) {
+// endBag makes the keys appended since the last call a bag.
+func (r *rows) endBag() { r.ends = append(r.ends, int32(len(r.keys))) }
+
+// close makes what was appended since the last call a row.
+func (r *rows) close(label, weight float32) {
 	r.label = append(r.label, label)
-	r.ends = append(r.ends, len(r.keys))
+	r.weight = append(r.weight, weight)
 }
+
+// undo takes away what was appended since the last close.
+func (r *rows) undo() { r.cut(r.len()) }
 
 // drop takes the last row away.
-func (r *rows) drop() {
-	r.label = r.label[:len(r.label)-1]
-	r.ends = r.ends[:len(r.label)]
-	r.keys, r.values = r.keys[:r.start(len(r.label))], r.values[:r.start(len(r.label))]
+func (r *rows) drop() { r.cut(r.len() - 1) }
+
+// cut leaves the first n rows.
+func (r *rows) cut(n int) {
+	r.label, r.weight = r.label[:n], r.weight[:n]
+	r.ends = r.ends[:n*len(r.bags)]
+	r.numeric = r.numeric[:n*len(r.numerics)]
+	keys := r.start(n * len(r.bags))
+	r.keys = r.keys[:keys]
+	if r.weighted {
+		r.values = r.values[:keys]
+	}
 }
 
-// start returns where row i begins in keys and values.
+// start returns where bag i, counted over all rows, begins in keys.
 func (r *rows) start(i int) int {
 	if i == 0 {
 		return 0
 	}
-	return r.ends[i-1]
+	return int(r.ends[i-1])
 }
 
 // full reports whether the rows make a window.
@@ -44,15 +88,35 @@ func (r *rows) full() bool {
 	return r.len() == WindowRows || len(r.keys) >= windowEntries
 }
 
-// appendTo adds row i to b.
-func (r *rows) appendTo(b *Batch, i int) {
-	from, to := r.start(i), r.ends[i]
+// appendTo adds row i to b, or reports false where a feature of b would have
+// more entries than its offsets can count.
+func (r *rows) appendTo(b *Batch, i int) bool {
+	at := r.start(i * len(r.bags))
+	for f, p := range r.bags {
+		to := int(r.ends[i*len(r.bags)+f])
+		c := &b.Features[p.at]
+		if to-at > math.MaxInt32-len(c.Keys) {
+			return false
+		}
+		c.Keys = append(c.Keys, r.keys[at:to]...)
+		if r.weighted {
+			c.Weights = append(c.Weights, r.values[at:to]...)
+		} else {
+			for range to - at {
+				c.Weights = append(c.Weights, 1)
+			}
+		}
+		c.Offsets = append(c.Offsets, int32(len(c.Keys)))
+		at = to
+	}
+	for f, p := range r.numerics {
+		c := &b.Features[p.at]
+		c.Numeric = append(c.Numeric, r.numeric[i*len(r.numerics)+f])
+	}
 	b.Rows++
 	b.Label = append(b.Label, r.label[i])
-	b.Weight = append(b.Weight, 1)
-	b.Keys = append(b.Keys, r.keys[from:to]...)
-	b.Values = append(b.Values, r.values[from:to]...)
-	b.Offsets = append(b.Offsets, int32(len(b.Keys)))
+	b.Weight = append(b.Weight, r.weight[i])
+	return true
 }
 
 // permutation fills perm with an order of 0..n-1 that is a function of the other

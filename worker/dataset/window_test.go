@@ -7,40 +7,53 @@ import (
 
 // TestWindowIsBounded looks at when a window closes: the memory of a Reader.
 func TestWindowIsBounded(t *testing.T) {
-	var narrow rows
+	narrow := rows{shape: newShape("f")}
 	for range WindowRows - 1 {
-		narrow.close(1)
+		narrow.endBag()
+		narrow.close(1, 1)
 	}
 	if narrow.full() {
 		t.Error("full one row early")
 	}
-	if narrow.close(1); !narrow.full() {
+	if narrow.close(1, 1); !narrow.full() {
 		t.Error("not full")
 	}
-	wide := rows{keys: make([]uint64, windowEntries-1)}
-	wide.close(1)
+	wide := rows{shape: newShape("f"), keys: make([]uint64, windowEntries-1)}
+	wide.close(1, 1)
 	if wide.full() {
 		t.Error("full one entry early")
 	}
 	wide.keys = append(wide.keys, 1)
-	if wide.close(1); !wide.full() {
+	if wide.close(1, 1); !wide.full() {
 		t.Error("wide rows do not fill a window")
 	}
 }
 
-func TestDropTakesTheLastRow(t *testing.T) {
-	var r rows
-	for i := range 3 {
-		for k := range uint64(i) {
-			r.keys, r.values = append(r.keys, k), append(r.values, 1)
+func TestDropAndUndo(t *testing.T) {
+	r := rows{shape: &shape{bags: make([]part, 2), numerics: make([]part, 3)}}
+	fill := func(n int) {
+		for f := range 2 {
+			for k := range n * (f + 1) {
+				r.add(uint64(k), 1)
+			}
+			r.endBag()
 		}
-		r.close(float32(i))
+		r.numeric = append(r.numeric, 1, 2, 3)
 	}
-	for n := 2; n >= 0; n-- {
-		r.drop()
-		if r.len() != n || len(r.keys) != r.start(n) || len(r.keys) != len(r.values) {
+	for i := range 4 {
+		fill(i)
+		r.close(float32(i), 1)
+	}
+	fill(7)
+	r.undo()
+	for n := 4; n > 0; n-- {
+		if r.len() != n || len(r.weight) != n || len(r.ends) != 2*n || len(r.keys) != 3*n*(n-1)/2 || len(r.numeric) != 3*n {
 			t.Errorf("%d rows left: %+v", n, r)
 		}
+		r.drop()
+	}
+	if len(r.keys)+len(r.ends)+len(r.numeric)+len(r.values) != 0 {
+		t.Errorf("no rows left: %+v", r)
 	}
 }
 

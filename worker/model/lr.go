@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"hcclps/worker"
+	"hcclps/worker/dataset"
 )
 
 // LR is logistic regression over ragged features: the score of a row is
@@ -30,7 +31,7 @@ func NewLR(ctx context.Context, c *worker.Client, opt worker.Optimizer) (*LR, er
 // Step implements worker.Model. The gradient of the log loss of a row by its
 // logit is score - label.
 func (m *LR) Step(s *worker.Step) error {
-	sum, err := s.Lookup(m.weight, s.Features(), worker.Sum)
+	sum, err := s.Lookup(m.weight, s.Ragged(dataset.Features), worker.Sum)
 	if err != nil {
 		return err
 	}
