@@ -1,0 +1,81 @@
+package vec
+
+import "unsafe"
+
+// Add adds src to dst, element by element. len(src) must be at least len(dst).
+//
+// Add, Scale, Axpy and Dot give the same bits with and without kernels and on every CPU, except that a NaN is only sure to be a NaN.
+func Add(dst, src []float32) {
+	n := len(dst)
+	src = src[:n]
+	done := addFast(unsafe.SliceData(dst), unsafe.SliceData(src), n)
+	addPlain(dst[done:], src[done:])
+}
+
+func addPlain(dst, src []float32) {
+	src = src[:len(dst)]
+	for i := range dst {
+		dst[i] += src[i]
+	}
+}
+
+// Scale multiplies every element of dst by k.
+func Scale(dst []float32, k float32) {
+	done := scaleFast(unsafe.SliceData(dst), k, len(dst))
+	scalePlain(dst[done:], k)
+}
+
+func scalePlain(dst []float32, k float32) {
+	for i := range dst {
+		dst[i] *= k
+	}
+}
+
+// Axpy adds k x src to dst; the product is rounded before the sum. len(src) must be at least len(dst).
+func Axpy(dst []float32, k float32, src []float32) {
+	n := len(dst)
+	src = src[:n]
+	done := axpyFast(unsafe.SliceData(dst), k, unsafe.SliceData(src), n)
+	axpyPlain(dst[done:], k, src[done:])
+}
+
+func axpyPlain(dst []float32, k float32, src []float32) {
+	src = src[:len(dst)]
+	for i := range dst {
+		dst[i] += float32(k * src[i])
+	}
+}
+
+// dotLanes is the number of partial sums of Dot.
+const dotLanes = 32
+
+// Dot is the sum of the products of a and b. Product i, rounded, is added to partial sum i mod 32 in ascending order; then the upper half of the
+// partial sums is added to the lower, until one is left. len(b) must be at least len(a).
+func Dot(a, b []float32) float32 {
+	n := len(a)
+	b = b[:n]
+	if sum, ok := dotFast(unsafe.SliceData(a), unsafe.SliceData(b), n); ok {
+		return sum
+	}
+	return dotPlain(a, b)
+}
+
+func dotPlain(a, b []float32) float32 {
+	var lanes [dotLanes]float32
+	for len(a) >= dotLanes && len(b) >= dotLanes {
+		x, y := (*[dotLanes]float32)(a), (*[dotLanes]float32)(b)
+		for i := range lanes {
+			lanes[i] += float32(x[i] * y[i])
+		}
+		a, b = a[dotLanes:], b[dotLanes:]
+	}
+	for i, x := range a {
+		lanes[i] += float32(x * b[i])
+	}
+	for half := dotLanes / 2; half > 0; half /= 2 {
+		for i := range half {
+			lanes[i] += lanes[i+half]
+		}
+	}
+	return lanes[0]
+}
