@@ -97,6 +97,8 @@ type Client struct {
 	session session
 	tables  map[string]*table // by name
 	step    uint64            // steps this worker has completed: its clock
+	sent    push              // the step under way
+	pulls   sync.Pool         // *pull
 
 	stop context.CancelCauseFunc
 	done sync.WaitGroup

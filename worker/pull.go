@@ -46,11 +46,16 @@ func (c *Client) PullFinal(ctx context.Context, reads ...Read) error {
 	return nil
 }
 
-// pull is one read of some tables, cut by shard.
+// pull is one read of some tables, cut by shard. It is run once; then its memory
+// serves a later one.
 type pull struct {
-	c     *Client
-	reads []keyed // ascending table id
+	c      *Client
+	reads  []keyed // ascending table id
+	shards []exchange
 }
+
+// exchange is the memory of what is said to one shard.
+type exchange struct{ body, reply []byte }
 
 // keyed is a Read in the form the servers know: rows of the table, dense
 // tensors as blocks.
@@ -63,13 +68,15 @@ type keyed struct {
 }
 
 func (c *Client) newPull(reads []Read) (*pull, error) {
-	p := &pull{c: c}
-	for _, r := range reads {
-		k, err := c.key(r)
-		if err != nil {
+	p, _ := c.pulls.Get().(*pull)
+	if p == nil {
+		p = &pull{c: c, shards: make([]exchange, len(c.session.shards))}
+	}
+	p.reads = slices.Grow(p.reads[:0], len(reads))[:len(reads)]
+	for i, r := range reads {
+		if err := c.key(&p.reads[i], r); err != nil {
 			return nil, err
 		}
-		p.reads = append(p.reads, k)
 	}
 	slices.SortFunc(p.reads, func(a, b keyed) int { return int(a.table.ID) - int(b.table.ID) })
 	for i := 1; i < len(p.reads); i++ {
@@ -80,9 +87,9 @@ func (c *Client) newPull(reads []Read) (*pull, error) {
 	return p, nil
 }
 
-func (c *Client) key(r Read) (keyed, error) {
+func (c *Client) key(k *keyed, r Read) error {
 	t := r.Table.spec()
-	k := keyed{table: t, keys: r.Keys, out: r.Out}
+	k.table, k.keys, k.out, k.pad = t, r.Keys, r.Out, nil
 	want := len(r.Keys) * int(t.Dim)
 	if dense(r.Table) {
 		if want = elements(t); r.Keys == nil {
@@ -93,12 +100,12 @@ func (c *Client) key(r Read) (keyed, error) {
 		}
 	}
 	if len(r.Out) != want {
-		return k, fmt.Errorf("table %q: room for %d floats, want %d", t.Name, len(r.Out), want)
+		return fmt.Errorf("table %q: room for %d floats, want %d", t.Name, len(r.Out), want)
 	}
 	if i := unordered(k.keys); i > 0 {
-		return k, fmt.Errorf("table %q: key %d after key %d: want strictly ascending keys", t.Name, k.keys[i], k.keys[i-1])
+		return fmt.Errorf("table %q: key %d after key %d: want strictly ascending keys", t.Name, k.keys[i], k.keys[i-1])
 	}
-	return k, nil
+	return nil
 }
 
 func blockKeys(t *wire.Table) []uint64 {
@@ -129,6 +136,7 @@ func (k *keyed) rows() []float32 {
 // run asks every shard that owns one of the keys, or all of them whether the
 // job has ended.
 func (p *pull) run(ctx context.Context, step uint64) error {
+	defer p.keep()
 	for i := range p.reads {
 		p.reads[i].cut.deal(p.c.servers.layout, 1, p.reads[i].keys)
 	}
@@ -148,8 +156,18 @@ func (p *pull) run(ctx context.Context, step uint64) error {
 	return nil
 }
 
+// keep gives the memory of a pull back, when nobody has a part in it any more.
+func (p *pull) keep() {
+	for i := range p.reads {
+		k := &p.reads[i]
+		k.table, k.keys, k.out, k.pad = nil, nil, nil, nil
+	}
+	p.c.pulls.Put(p)
+}
+
 func (p *pull) shard(ctx context.Context, s int, step uint64) error {
-	var body []byte
+	x := &p.shards[s]
+	x.body = x.body[:0]
 	floats, rows := 0, 0
 	for i := range p.reads {
 		k := &p.reads[i]
@@ -157,11 +175,7 @@ func (p *pull) shard(ctx context.Context, s int, step uint64) error {
 		if len(at) == 0 {
 			continue
 		}
-		keys := make([]uint64, len(at))
-		for j, pos := range at {
-			keys[j] = k.keys[pos]
-		}
-		body = wire.AppendSection(body, wire.Section{Table: k.table.ID, Keys: keys})
+		x.body = wire.AppendPicked(x.body, wire.Section{Table: k.table.ID, Keys: k.keys}, at)
 		floats += len(at) * int(k.table.Dim)
 		rows += len(at)
 	}
@@ -181,7 +195,7 @@ func (p *pull) shard(ctx context.Context, s int, step uint64) error {
 		what = "pull after the last step"
 	}
 	a, reply, err := p.c.servers.do(ctx, request{
-		op: what, group: uint32(s + 1), head: wire.Append(nil, &m), body: [][]byte{body}, prio: link.Pull,
+		op: what, group: uint32(s + 1), head: wire.Append(nil, &m), body: [][]byte{x.body}, prio: link.Pull, alloc: x.room,
 	})
 	if err != nil {
 		return err
@@ -195,6 +209,13 @@ func (p *pull) shard(ctx context.Context, s int, step uint64) error {
 	n.pulledRows.Add(uint64(rows))
 	n.pulledBytes.Add(uint64(len(reply)))
 	return nil
+}
+
+// room is where the body of an answer goes: the same memory for every try, of
+// which the link has let go before the next begins.
+func (x *exchange) room(n int) ([]byte, error) {
+	x.reply = slices.Grow(x.reply[:0], n)[:n]
+	return x.reply, nil
 }
 
 // scatter puts a shard's rows where the reads want them.

@@ -39,13 +39,15 @@ func (c *Client) Push(ctx context.Context, rows int, cursor []byte, grads ...Gra
 }
 
 // push is one encoded step. Its bytes are kept until every shard has
-// acknowledged it: a resend sends the same bytes, never a new encoding.
+// acknowledged it: a resend sends the same bytes, never a new encoding. A client
+// has one, whose memory serves step after step.
 type push struct {
 	c      *Client
 	step   uint64
 	rows   uint32
 	cursor []byte
 	bodies [][]byte // [shard x parts + part]
+	cut    cut
 }
 
 func (c *Client) encode(rows int, cursor []byte, grads []Gradient) (*push, error) {
@@ -54,7 +56,14 @@ func (c *Client) encode(rows int, cursor []byte, grads []Gradient) (*push, error
 	}
 	parts := int(c.session.params.Parts)
 	shards := len(c.servers.layout.Shards)
-	p := &push{c: c, step: c.step, rows: uint32(rows), cursor: cursor, bodies: make([][]byte, shards*parts)}
+	p := &c.sent
+	p.c, p.step, p.rows, p.cursor = c, c.step, uint32(rows), cursor
+	if len(p.bodies) != shards*parts {
+		p.bodies = make([][]byte, shards*parts)
+	}
+	for i := range p.bodies {
+		p.bodies[i] = p.bodies[i][:0]
+	}
 	grads = slices.Clone(grads)
 	slices.SortFunc(grads, func(a, b Gradient) int { return int(a.Table.spec().ID) - int(b.Table.spec().ID) })
 	for i := range grads {
@@ -88,23 +97,14 @@ func (p *push) add(g Gradient) error {
 	if i := unordered(keys); i > 0 {
 		return fmt.Errorf("table %q: key %d after key %d: want strictly ascending keys", t.Name, keys[i], keys[i-1])
 	}
-	var c cut
-	c.deal(p.c.servers.layout, len(p.bodies)/len(p.c.servers.layout.Shards), keys)
-	for b, at := range c.positions {
-		if len(at) == 0 {
-			continue
+	p.cut.deal(p.c.servers.layout, len(p.bodies)/len(p.c.servers.layout.Shards), keys)
+	all := wire.Section{Table: t.ID, Dim: dim, Keys: keys, Values: values}
+	for b, at := range p.cut.positions {
+		if len(at) > 0 {
+			p.bodies[b] = wire.AppendPicked(p.bodies[b], all, at)
 		}
-		s := wire.Section{Table: t.ID, Dim: dim, Keys: make([]uint64, len(at)), Values: make([]float32, len(at)*dim)}
-		for j, pos := range at {
-			s.Keys[j] = keys[pos]
-			copy(s.Values[j*dim:][:dim], values[int(pos)*dim:][:dim])
-		}
-		if p.bodies[b] == nil {
-			p.bodies[b] = make([]byte, 0, wire.SectionSize(len(at), dim))
-		}
-		p.bodies[b] = wire.AppendSection(p.bodies[b], s)
-		p.c.servers.counters.pushedRows.Add(uint64(len(at)))
 	}
+	p.c.servers.counters.pushedRows.Add(uint64(len(keys)))
 	return nil
 }
 

@@ -268,8 +268,13 @@ func (l *loop) Next(b *dataset.Batch) (bool, error) {
 	l.at++
 	b.Rows = from.Rows
 	b.Label, b.Weight = append(b.Label[:0], from.Label...), append(b.Weight[:0], from.Weight...)
-	b.Offsets = append(b.Offsets[:0], from.Offsets...)
-	b.Keys, b.Values = append(b.Keys[:0], from.Keys...), append(b.Values[:0], from.Values...)
+	if b.Features == nil {
+		b.Features = make([]dataset.Column, 1)
+	}
+	to, bags := &b.Features[0], &from.Features[0]
+	to.Name = bags.Name
+	to.Offsets = append(to.Offsets[:0], bags.Offsets...)
+	to.Keys, to.Weights = append(to.Keys[:0], bags.Keys...), append(to.Weights[:0], bags.Weights...)
 	return true, nil
 }
 
@@ -284,13 +289,14 @@ func adults(n int) []dataset.Batch {
 	batches := make([]dataset.Batch, n)
 	for i := range batches {
 		b := &batches[i]
-		b.Rows, b.Offsets = batchRows, []int32{0}
+		b.Rows = batchRows
+		bags := dataset.Ragged{Offsets: []int32{0}}
 		for range batchRows {
 			score := -1.5
 			for g := range groups {
 				from, to := g*features/groups, (g+1)*features/groups
 				key := uint64(from + rng.IntN(to-from))
-				b.Keys, b.Values = append(b.Keys, key+1), append(b.Values, 1)
+				bags.Keys, bags.Weights = append(bags.Keys, key+1), append(bags.Weights, 1)
 				score += math.Sin(float64(key * key))
 			}
 			label := float32(0)
@@ -298,8 +304,9 @@ func adults(n int) []dataset.Batch {
 				label = 1
 			}
 			b.Label, b.Weight = append(b.Label, label), append(b.Weight, 1)
-			b.Offsets = append(b.Offsets, int32(len(b.Keys)))
+			bags.Offsets = append(bags.Offsets, int32(len(bags.Keys)))
 		}
+		b.Features = []dataset.Column{{Name: dataset.Features, Ragged: bags}}
 	}
 	return batches
 }

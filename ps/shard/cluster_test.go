@@ -176,6 +176,14 @@ type call struct {
 }
 
 func (r *call) Body(context.Context) ([]byte, error) { return slices.Clone(r.body), nil }
+
+func (r *call) BodyInto(_ context.Context, dst []byte) error {
+	if n := copy(dst, r.body); n != len(dst) || n != len(r.body) {
+		return fmt.Errorf("%d bytes of room for a body of %d", len(dst), len(r.body))
+	}
+	return nil
+}
+
 func (r *call) Reply(head []byte, body ...[]byte) error {
 	r.answer, r.err = wire.DecodeAnswer(head)
 	for _, b := range body {

@@ -40,8 +40,11 @@ type Config struct {
 
 // Request is a request as Serve sees it; *link.Request is one.
 type Request interface {
-	// Body receives the body, once. Nothing of a large body travels before.
+	// Body receives the body, once, into new memory. Nothing of a large body
+	// travels before.
 	Body(ctx context.Context) ([]byte, error)
+	// BodyInto is Body into dst, which has the length of the body.
+	BodyInto(ctx context.Context, dst []byte) error
 	// Reply answers, once. The pieces of body are read until it returns.
 	Reply(head []byte, body ...[]byte) error
 }
@@ -78,7 +81,7 @@ type Group struct {
 	inbox    *inbox
 	fresh    barriers
 	parked   parking
-	buffers  buffers
+	buffers  buffers   // of entries
 	gathers  sync.Pool // *[]float32
 	dups     counters
 	last     lastSnapshot
@@ -104,7 +107,7 @@ func New(cfg Config) (*Group, error) {
 	}
 	g := &Group{
 		cfg: cfg, scratch: cfg.Log == nil, maxEntry: maxPart,
-		inbox: newInbox(cfg.Budget), buffers: newBuffers(), changed: make(chan struct{}),
+		inbox: newInbox(cfg.Budget), changed: make(chan struct{}),
 		state: NewState(StateConfig{HashSeed: cfg.Layout().HashSeed, CopyBudget: cfg.CopyBudget, Bugs: cfg.Bugs}),
 	}
 	if g.scratch {

@@ -23,6 +23,7 @@ type inbox struct {
 	messages []*request
 	budget   *Budget
 	held     int           // bytes of budget
+	bodies   buffers       // memory of contributions
 	ready    chan struct{} // there may be something to log
 }
 
@@ -51,7 +52,8 @@ type contribution struct {
 	sections []wire.Section // of body
 	bytes    int
 	since    time.Time
-	whole    bool // the body is here and checked
+	pooled   bool // body goes back to the inbox
+	whole    bool // the body is here and checked: from now on it belongs to the inbox
 	proposed bool
 }
 
@@ -161,18 +163,30 @@ func (b *inbox) enter(a *admission, ref pushRef, n int) (*contribution, admitted
 
 func (p pushRef) of() partRef { return partRef{p.job, p.step, p.part} }
 
-// arrive says that a contribution's body is here.
-func (b *inbox) arrive(c *contribution, bsp bool) {
+// arrive says that a contribution's body is here. It reports false if the
+// contribution was answered meanwhile.
+func (b *inbox) arrive(c *contribution, bsp bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.all[c.ref] != c {
-		return // answered meanwhile
+		return false
 	}
 	c.whole = true
 	if !bsp {
 		b.solo = append(b.solo, c)
 	}
 	b.signal()
+	return true
+}
+
+// release gives the memory of a body back. Whoever it belongs to calls it, once
+// nobody reads it any more: what is in the log was copied there.
+func (b *inbox) release(c *contribution) {
+	body := c.body
+	c.body, c.sections = nil, nil
+	if c.pooled {
+		b.bodies.put(body)
+	}
 }
 
 // drop answers a contribution that is not in the log.
@@ -198,6 +212,9 @@ func (b *inbox) finish(c *contribution, a wire.Answer) {
 	}
 	b.budget.give(c.bytes)
 	b.held -= c.bytes
+	if c.whole {
+		b.release(c)
+	}
 	c.resolve(a)
 }
 

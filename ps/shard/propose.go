@@ -228,28 +228,3 @@ func (g *Group) land(f flight) {
 		answers = answers[n:]
 	}
 }
-
-// buffers keeps the memory of entries.
-type buffers struct{ free chan []byte }
-
-const keptBuffers = 8
-
-func newBuffers() buffers { return buffers{make(chan []byte, keptBuffers)} }
-
-func (b buffers) get(size int) []byte {
-	select {
-	case buf := <-b.free:
-		if cap(buf) >= size {
-			return buf[:0]
-		}
-	default:
-	}
-	return make([]byte, 0, size)
-}
-
-func (b buffers) put(buf []byte) {
-	select {
-	case b.free <- buf:
-	default:
-	}
-}

@@ -159,22 +159,31 @@ func (r *reducer) divide(sections []wire.Section, rows uint64) (out []wire.Secti
 		if s.Dim == 0 {
 			return nil, nil, fmt.Errorf("table %d: %w", s.Table, errDim)
 		}
-		bad[i] = -1
 		if rows != 1 {
-			first := len(r.values)
-			r.values = append(r.values, s.Values...)
-			s.Values = r.values[first:]
-			by := float32(rows)
-			for k, v := range s.Values {
-				s.Values[k] = v / by
-			}
-		}
-		if bad[i] = firstBad(s.Values); bad[i] >= 0 && rows == 1 {
+			s.Values, bad[i] = r.quotients(s.Values, float32(rows))
+		} else if bad[i] = firstBad(s.Values); bad[i] >= 0 {
 			s.Values = slices.Clone(s.Values) // they may be mended
 		}
 		out[i] = s
 	}
 	return out, bad, nil
+}
+
+// quotients divides, in one pass through memory, and finds the first quotient
+// that is not finite (-1: none).
+func (r *reducer) quotients(values []float32, by float32) (out []float32, bad int) {
+	first := len(r.values)
+	r.values = slices.Grow(r.values, len(values))[:first+len(values)]
+	out = r.values[first:][:len(values)]
+	bad = -1
+	for k, v := range values {
+		v /= by
+		out[k] = v
+		if !finite(v) && bad < 0 {
+			bad = k
+		}
+	}
+	return out, bad
 }
 
 // firstBad is the index of the first NaN or infinity, or -1.

@@ -55,7 +55,7 @@ func (g *Group) push(ctx context.Context, m *wire.Push, bodyLen int, r Request) 
 		return a
 	}
 	if mine {
-		g.receive(ctx, c, m, r)
+		g.receive(ctx, c, m, bodyLen, r)
 	}
 	select {
 	case <-c.done:
@@ -98,16 +98,18 @@ func (g *Group) enter(ref pushRef, parts uint32, n int) (c *contribution, mine b
 }
 
 // receive brings the body of a contribution, checks it and puts it in line.
-func (g *Group) receive(ctx context.Context, c *contribution, m *wire.Push, r Request) {
-	body, err := r.Body(ctx)
+func (g *Group) receive(ctx context.Context, c *contribution, m *wire.Push, bodyLen int, r Request) {
+	err := g.body(ctx, c, bodyLen, r)
 	if err != nil {
 		g.inbox.drop(c, wire.Answer{Status: wire.Busy, Detail: fmt.Sprintf("receive %v: %v", c.ref, err)})
+		g.inbox.release(c)
 		return
 	}
-	c.body, c.rows = body, m.Rows
+	c.rows = m.Rows
 	c.cursor = append([]byte(nil), m.Cursor...)
 	if a := g.check(c, m.Parts); a.Status != wire.OK {
 		g.inbox.drop(c, a)
+		g.inbox.release(c)
 		return
 	}
 	g.mu.RLock()
@@ -116,7 +118,23 @@ func (g *Group) receive(ctx context.Context, c *contribution, m *wire.Push, r Re
 		bsp = j.Params.Sync == wire.BSP
 	}
 	g.mu.RUnlock()
-	g.inbox.arrive(c, bsp)
+	if !g.inbox.arrive(c, bsp) {
+		g.inbox.release(c)
+	}
+}
+
+// smallBody is the size up to which a body gets memory of its own: it has come
+// with its request.
+const smallBody = 16 << 10
+
+func (g *Group) body(ctx context.Context, c *contribution, n int, r Request) (err error) {
+	if n <= smallBody {
+		c.body, err = r.Body(ctx)
+		return err
+	}
+	c.pooled = true
+	c.body = g.inbox.bodies.get(n)[:n]
+	return r.BodyInto(ctx, c.body)
 }
 
 // check decodes a contribution's body and refuses what apply would refuse, by

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"hcclps/internal/vec"
 )
@@ -38,6 +39,28 @@ func AppendSection(dst []byte, s Section) []byte {
 	dst = append(dst, 0, 0, 0, 0)
 	dst = append(dst, vec.BytesOfUint64s(s.Keys)...)
 	dst = append(dst, vec.BytesOfFloats(s.Values)...)
+	for len(dst)%8 != 0 {
+		dst = append(dst, 0)
+	}
+	return dst
+}
+
+// AppendPicked is AppendSection of the rows of s at the given positions only,
+// each row copied once. at ascends strictly.
+func AppendPicked(dst []byte, s Section, at []int32) []byte {
+	dst = slices.Grow(dst, SectionSize(len(at), s.Dim))
+	dst = binary.LittleEndian.AppendUint32(dst, s.Table)
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(at)))
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(s.Dim))
+	dst = append(dst, 0, 0, 0, 0)
+	for _, pos := range at {
+		dst = binary.LittleEndian.AppendUint64(dst, s.Keys[pos])
+	}
+	if s.Dim > 0 {
+		for _, pos := range at {
+			dst = append(dst, vec.BytesOfFloats(s.Values[int(pos)*s.Dim:][:s.Dim])...)
+		}
+	}
 	for len(dst)%8 != 0 {
 		dst = append(dst, 0)
 	}
