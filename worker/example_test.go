@@ -1,0 +1,79 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	"hcclps/ps"
+	"hcclps/worker"
+	"hcclps/worker/dataset"
+	"hcclps/worker/model"
+)
+
+// Train a built-in model on three replicated servers of this process, then
+// judge it. On a real cluster only Servers changes.
+func Example() {
+	if err := example(); err != nil {
+		log.Fatal(err)
+	}
+	// Output: 10 steps, 40 rows, AUC 1.00
+}
+
+func example() (err error) {
+	dir, err := os.MkdirTemp("", "hcclps-example-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	file := filepath.Join(dir, "train.libsvm")
+	if err := os.WriteFile(file, []byte("1 1:1\n0 2:1\n1 1:1 3:0.5\n0 2:1 3:0.5\n"), 0o600); err != nil {
+		return err
+	}
+
+	ctx, stop := context.WithCancel(context.Background())
+	local, err := ps.NewLocal(ps.LocalConfig{})
+	if err != nil {
+		stop()
+		return err
+	}
+	served := make(chan error, 1)
+	go func() { served <- local.Run(ctx) }()
+	defer func() {
+		stop()
+		err = errors.Join(err, <-served)
+	}()
+	if err := local.Ready(ctx); err != nil {
+		return err
+	}
+
+	c, err := worker.Connect(ctx, worker.Config{Servers: local.Addrs(), Cluster: local.Cluster(), Network: local.Network(), Job: "example"})
+	if err != nil {
+		return err
+	}
+	defer c.Abandon()
+	m, err := model.NewLR(ctx, c, worker.Optimizer{Name: "adagrad", Params: map[string]float64{"lr": 0.5}})
+	if err != nil {
+		return err
+	}
+	data, err := dataset.Open(dataset.Config{Paths: []string{file}, Batch: 4})
+	if err != nil {
+		return err
+	}
+	rep, err := c.Train(ctx, m, data, worker.TrainOptions{Epochs: 10})
+	if err != nil {
+		return err
+	}
+	if err := data.Seek(0, 0); err != nil {
+		return err
+	}
+	scores, err := c.Evaluate(ctx, m, data)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%d steps, %d rows, AUC %.2f\n", rep.Steps, rep.Rows, scores.AUC())
+	return data.Close()
+}
