@@ -6,7 +6,7 @@
 //	c, err := worker.Connect(ctx, worker.Config{Servers: []string{"127.0.0.1:7000"}, Job: "clicks"})
 //	if err != nil { ... }
 //	defer c.Close(ctx)
-//	m, err := model.NewLR(ctx, c, model.LROptions{})
+//	m, err := model.NewLR(ctx, c, worker.Optimizer{Name: "adagrad"})
 //	rep, err := c.Train(ctx, m, source, worker.TrainOptions{Epochs: 3})
 //
 // Below Train lie Pull, Push and Finish, for loops of one's own.

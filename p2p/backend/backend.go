@@ -1,4 +1,5 @@
-// Package backend is the one place that names the backends of p2p: who needs a network or a pair gets it here.
+// Package backend is the one place that names the backends of p2p: who needs a network or a pair gets it here. It starts nothing, and its
+// functions may be called concurrently; what they return says for itself who runs it.
 package backend
 
 import (

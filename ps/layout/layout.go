@@ -4,6 +4,9 @@
 //
 // Keys are mixed before they are cut into partitions, so that strided ids
 // spread evenly. Partitions never change shard in a running cluster.
+//
+// Everything here is arithmetic on values: it starts nothing and may be called
+// concurrently. A layout that came from outside is checked by Validate.
 package layout
 
 import (

@@ -3,7 +3,34 @@
 // claims of batch ranges. It is small, always on disk, and never on the road
 // of a push or a pull.
 //
-// Its state is a pure function of its log (State.Apply); what only the leader
-// does (leases on its own monotonic clock, the plan driver) is soft and starts
-// anew with each leader.
+//	g, err := meta.New(meta.Config{Self: id, Layout: layout, Log: log, Stable: stable, Snapshots: snapshots, Transport: transport, Shards: caller})
+//	err = g.Run(ctx)                    // until ctx ends, or the group fails
+//	g.Serve(ctx, kind, head, request)   // one request, answered when all it sets off is done
+//
+// # Files
+//
+//	state.go, entry.go, apply_*.go, claims.go   the state, a pure and total function of its log (State.Apply)
+//	leader.go, leases.go, driver.go             what only the leader does: soft, begun anew by each leader
+//	group.go, serve.go, status.go               the Raft group around both
+//
+// # Plans
+//
+// A change takes effect at one step on all shards. The driver has every shard
+// hold the plan, or drops it and tries a later step; then it logs that the plan
+// is in force, and releases it on every shard. At most one plan a job is under
+// way. Each message and entry may be repeated: a new leader goes on from the
+// stage that its log shows.
+//
+// # Leases
+//
+// They are counted on the leader's monotonic clock; a new leader grants a full
+// lease to everyone. A session whose lease ends is expelled by a plan, unless no
+// other session of its job is live.
+//
+// # Goroutines
+//
+// New starts none. Run owns those of the Raft group and, while this replica
+// leads, one that watches leases and one for each plan under way; Serve runs in
+// its caller's. One RWMutex guards the state, apply alone takes its write side,
+// and nothing waits under it.
 package meta

@@ -9,6 +9,11 @@
 // Messages to a shard are coded field by field (Append, Decode). Messages to
 // the meta group and to a server are small and rare: they travel as JSON
 // behind the same two bytes (Control).
+//
+// The bytes are a promise to other versions: a golden file pins them, and a
+// receiver refuses another version or kind. What is decoded aliases the message
+// where the comments say so, and float32 and uint64 are then read in place. The
+// package starts nothing; its functions may be called concurrently.
 package wire
 
 import (

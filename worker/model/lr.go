@@ -1,4 +1,9 @@
 // Package model holds the built-in models, one readable file each.
+//
+// A constructor (NewLR) creates the model's tables in a client's job, or finds
+// them; Client.Train and Client.Evaluate call its Step. A model keeps memory from
+// step to step and belongs, like its client, to one goroutine at a time. It
+// starts none.
 package model
 
 import (
