@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -33,7 +32,7 @@ func serveCommand() *cli.Command {
 			&cli.StringFlag{Name: "log-budget", Value: "64MiB", Usage: "log bytes a group", EnvVars: program.Env("log-budget")},
 			&cli.BoolFlag{Name: "allow-same-host", Usage: "replicas of a group may share a host", EnvVars: program.Env("allow-same-host")},
 			&cli.BoolFlag{Name: "insecure", Usage: "listen on other than loopback without TLS or a token", EnvVars: program.Env("insecure")},
-		}, program.LogFlags(), program.ConfigFlags()),
+		}, program.LogFlags("info"), program.ConfigFlags()),
 		Action: serve,
 	}
 }
@@ -50,7 +49,7 @@ func serve(c *cli.Context) error {
 	if err != nil {
 		return &program.UsageError{Err: err}
 	}
-	fmt.Fprintf(c.App.ErrWriter, "ps-server %s: cluster %s, listening on %s\n", cfg.Name, cfg.Cluster, cfg.Listen)
+	cfg.Logger.Info("serving", "server", cfg.Name, "cluster", cfg.Cluster, "listen", cfg.Listen)
 	return s.Run(c.Context)
 }
 

@@ -44,7 +44,7 @@ func launchCommand() *cli.Command {
 			&cli.StringFlag{Name: "kill-worker-every", Usage: "kill the next worker every `D` (a duration, or Nsteps)"},
 			&cli.StringFlag{Name: "kills", Value: "20,5", Usage: "at most `L,W` leader and worker kills"},
 			&cli.StringFlag{Name: "ps-server", Usage: "`PATH` of ps-server; default: beside this program, else in PATH"},
-		}, program.LogFlags(), program.ConfigFlags()),
+		}, program.LogFlags("warn"), program.ConfigFlags()),
 		Action: launch,
 	}
 }

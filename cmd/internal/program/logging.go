@@ -6,10 +6,10 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// LogFlags are on every command that logs.
-func LogFlags() []cli.Flag {
+// LogFlags are on every command that logs; level is its default.
+func LogFlags(level string) []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "log-level", Value: "warn", Usage: "debug, info, warn or error", EnvVars: Env("log-level")},
+		&cli.StringFlag{Name: "log-level", Value: level, Usage: "debug, info, warn or error", EnvVars: Env("log-level")},
 		&cli.StringFlag{Name: "log-format", Value: "text", Usage: "text or json", EnvVars: Env("log-format")},
 	}
 }
