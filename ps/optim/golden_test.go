@@ -64,7 +64,7 @@ func BenchmarkUpdate(b *testing.B) {
 	for _, name := range optim.Names() {
 		b.Run(name, func(b *testing.B) {
 			r := mustNew(b, optim.Config{Name: name})
-			row, grad := make([]float32, 16*(1+r.Slots())), make([]float32, 16)
+			row, grad := make([]float32, 16+r.Slots(16)), make([]float32, 16)
 			for i := range grad {
 				grad[i] = 0.01 * float32(i)
 			}

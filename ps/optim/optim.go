@@ -9,12 +9,21 @@
 //
 // # Rules, parameters and defaults
 //
-//	sgd      lr 0.01  weight_decay 0                                       no slot
-//	adagrad  lr 0.05  eps 1e-10  initial_accumulator 0.1  weight_decay 0   slot: sum of squares
-//	adam     lr 0.001 beta1 0.9  beta2 0.999  eps 1e-8  weight_decay 0     slots: first and second moment
+//	sgd              lr 0.01  weight_decay 0                                       no slot
+//	momentum         lr 0.01  momentum 0.9  weight_decay 0                         slot: speed
+//	nesterov         as momentum                                                   slot: speed
+//	adagrad          lr 0.05  eps 1e-10  initial_accumulator 0.1  weight_decay 0   slot: sum of squares
+//	rowwise_adagrad  as adagrad                                                    one float32 a row: sum of mean squares
+//	rmsprop          lr 0.01  alpha 0.99  eps 1e-8  weight_decay 0                 slot: mean of squares
+//	adam             lr 0.001 beta1 0.9  beta2 0.999  eps 1e-8  weight_decay 0     slots: first and second moment
+//	lazy_adam        as adam                                                       slots: the same, and one float32 a row: its steps
+//	adamw            as adam, but weight_decay 0.01, decoupled                     slots: first and second moment
+//	amsgrad          as adam                                                       slots: the same, and the largest second moment
+//	ftrl             lr 0.1  beta 1  l1 0  l2 0  initial_accumulator 0             slots: z and n
+//	lamb             as adam, but eps 1e-6 and weight_decay 0.01, decoupled        slots: first and second moment
 //
-// weight_decay is the L2 form everywhere: it is added to the gradient. Rules see only the rows a push names; on embedding rows adam
-// therefore is what PyTorch calls SparseAdam: the moments of other rows rest.
+// weight_decay is the L2 form unless it is called decoupled: it is added to the gradient. Rules see only the rows a push names; on embedding rows adam
+// therefore is what PyTorch calls SparseAdam: the moments of other rows rest. lamb takes its norms over a row.
 //
 // # Arithmetic
 //
@@ -26,11 +35,8 @@
 package optim
 
 import (
-	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 )
 
 // Config names a rule and its parameters; a parameter not given has its default.
@@ -45,7 +51,8 @@ type State struct {
 	Pow   [2]float64 // beta1 and beta2 to the power of Steps, by repeated products; 0 before the first step
 }
 
-// Updater changes one row in place: the weights, as many as the gradient has, then each slot. It neither allocates nor keeps its arguments.
+// Updater changes one row in place: the weights, as many as the gradient has, then the optimizer slots, Slots of them. It neither allocates nor keeps its
+// arguments, and may be used by many goroutines.
 type Updater interface {
 	Update(row, grad []float32)
 }
@@ -54,10 +61,10 @@ type Updater interface {
 type Rule interface {
 	// Config is the name and all parameters, defaults filled in; the map is the caller's.
 	Config() Config
-	// Slots is the number of float32 of state per weight.
-	Slots() int
-	// SlotInit is the first value of each slot.
-	SlotInit() []float32
+	// Slots is the number of float32 of state in a row of dim weights.
+	Slots(dim int) int
+	// SlotInit is the first value of each of them; the slice is the caller's.
+	SlotInit(dim int) []float32
 	// Advance counts one more step. It comes before Step.
 	Advance(s *State)
 	// Step is the update of one step. rate multiplies the learning rate: 1, or what a schedule says.
@@ -66,105 +73,27 @@ type Rule interface {
 
 // New makes a rule. An unknown name or parameter, or a value out of range, is refused; the error joins all faults and gives the nearest valid name.
 func New(c Config) (Rule, error) {
-	params := paramsOf(c.Name)
-	if params == nil {
-		return nil, fmt.Errorf("check optimizer: unknown name %q: nearest is %q", c.Name, Nearest(c.Name, Names()))
+	for _, k := range kinds() {
+		if k.name != c.Name {
+			continue
+		}
+		p, err := resolve(c, k.params)
+		if err != nil {
+			return nil, err
+		}
+		return k.make(config{Config{Name: c.Name, Params: p}}, p), nil
 	}
-	p, err := resolve(c, params)
-	if err != nil {
-		return nil, err
-	}
-	base := config{Config{Name: c.Name, Params: p}}
-	switch c.Name {
-	case "sgd":
-		return sgd{config: base, lr: p["lr"], decay: p["weight_decay"]}, nil
-	case "adagrad":
-		return adagrad{config: base, lr: p["lr"], eps: p["eps"], first: p["initial_accumulator"], decay: p["weight_decay"]}, nil
-	default:
-		return adam{config: base, lr: p["lr"], beta1: p["beta1"], beta2: p["beta2"], eps: p["eps"], decay: p["weight_decay"]}, nil
-	}
+	return nil, fmt.Errorf("check optimizer: unknown name %q: nearest is %q", c.Name, Nearest(c.Name, Names()))
 }
 
 // Names lists the rules in alphabetical order.
-func Names() []string { return []string{"adagrad", "adam", "sgd"} }
-
-// param is a parameter's name, default and range.
-type param struct {
-	name     string
-	value    float64
-	min, max float64
-	above    bool // min itself is refused
-	below    bool // max itself is refused
-}
-
-func paramsOf(name string) []param {
-	rate := func(lr float64) param { return param{name: "lr", value: lr, max: 1e6} }
-	decay := param{name: "weight_decay", max: 1e6}
-	switch name {
-	case "sgd":
-		return []param{rate(0.01), decay}
-	case "adagrad":
-		return []param{
-			rate(0.05), decay,
-			{name: "eps", value: 1e-10, max: 1, above: true},
-			{name: "initial_accumulator", value: 0.1, max: 1e6},
-		}
-	case "adam":
-		return []param{
-			rate(0.001), decay,
-			{name: "eps", value: 1e-8, max: 1, above: true},
-			{name: "beta1", value: 0.9, max: 1, below: true},
-			{name: "beta2", value: 0.999, max: 1, below: true},
-		}
+func Names() []string {
+	var names []string
+	for _, k := range kinds() {
+		names = append(names, k.name)
 	}
-	return nil
+	return names
 }
-
-// resolve fills in the defaults and checks what is given, in alphabetical order.
-func resolve(c Config, params []param) (map[string]float64, error) {
-	values := make(map[string]float64, len(params))
-	names := make([]string, 0, len(params))
-	for _, p := range params {
-		values[p.name] = p.value
-		names = append(names, p.name)
-	}
-	slices.Sort(names)
-	var faults []error
-	for _, name := range slices.Sorted(maps.Keys(c.Params)) {
-		v := c.Params[name]
-		at := slices.IndexFunc(params, func(p param) bool { return p.name == name })
-		if at < 0 {
-			faults = append(faults, fmt.Errorf("check optimizer %s: unknown parameter %q: nearest is %q", c.Name, name, Nearest(name, names)))
-			continue
-		}
-		if p := params[at]; !p.allows(v) {
-			faults = append(faults, fmt.Errorf("check optimizer %s: %s = %v: give %s", c.Name, name, v, p.limits()))
-			continue
-		}
-		values[name] = v
-	}
-	return values, errors.Join(faults...)
-}
-
-func (p param) allows(v float64) bool {
-	return v >= p.min && v <= p.max && (!p.above || v > p.min) && (!p.below || v < p.max)
-}
-
-func (p param) limits() string {
-	lower, upper := "at least", "at most"
-	if p.above {
-		lower = "above"
-	}
-	if p.below {
-		upper = "below"
-	}
-	return fmt.Sprintf("%s %v and %s %v", lower, p.min, upper, p.max)
-}
-
-// config is the part all rules share.
-type config struct{ c Config }
-
-func (c config) Config() Config { return Config{Name: c.c.Name, Params: maps.Clone(c.c.Params)} }
 
 // rounded is the float32 nearest to v; all NaNs become one.
 func rounded(v float64) float32 {

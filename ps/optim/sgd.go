@@ -1,30 +1,36 @@
 package optim
 
+import "hcclps/internal/vec"
+
 // sgd is plain stochastic gradient descent, in the order of torch.optim.SGD without momentum:
 //
 //	g = g + weight_decay * w
 //	w = w - lr * g
 type sgd struct {
 	config
+	stateless
 	lr, decay float64
 }
 
-func (sgd) Slots() int          { return 0 }
-func (sgd) SlotInit() []float32 { return nil }
-func (sgd) Advance(s *State)    { s.Steps++ }
+func newSGD(base config, p map[string]float64) Rule {
+	return sgd{config: base, lr: p["lr"], decay: p["weight_decay"]}
+}
 
 func (r sgd) Step(_ *State, rate float32) Updater {
-	return &sgdStep{lr: r.lr * float64(rate), decay: r.decay}
+	return &sgdStep{vec.SGD{LR: r.lr * float64(rate), Decay: r.decay}}
 }
 
-type sgdStep struct{ lr, decay float64 }
+type sgdStep struct{ rule vec.SGD }
 
-func (u *sgdStep) Update(row, grad []float32) {
-	w := row[:len(grad)]
-	lr, decay := u.lr, u.decay
-	for i, g32 := range grad {
-		old := float64(w[i])
-		g := float64(g32) + float64(decay*old)
-		w[i] = rounded(old - float64(lr*g))
-	}
-}
+func (u *sgdStep) Update(row, grad []float32) { u.rule.Update(row, grad) }
+
+// stateless is the part of a rule without slots.
+type stateless struct{ counted }
+
+func (stateless) Slots(int) int          { return 0 }
+func (stateless) SlotInit(int) []float32 { return nil }
+
+// counted is the part of a rule whose State is the number of steps alone.
+type counted struct{}
+
+func (counted) Advance(s *State) { s.Steps++ }

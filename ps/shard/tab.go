@@ -45,8 +45,9 @@ func newTab(spec wire.Table, slot uint32, cfg StateConfig) (*tab, error) {
 	if err != nil {
 		return nil, fmt.Errorf("table %q: %w", spec.Name, err)
 	}
+	dim := int(spec.Dim)
 	rows, err := table.New(table.Spec{
-		Dim: int(spec.Dim), Slots: rule.Slots(), SlotInit: rule.SlotInit(),
+		Dim: dim, Slots: rule.Slots(dim), SlotInit: rule.SlotInit(dim),
 		Init: ini, Seed: spec.Seed, HashSeed: cfg.HashSeed, Budget: cfg.CopyBudget,
 	})
 	if err != nil {

@@ -160,11 +160,6 @@ func (t *Table) create(h, key uint64) (uint32, error) {
 	r.setKey(key)
 	values, dim := r.values(), t.spec.Dim
 	t.init.fill(key, values[:dim])
-	for s, v := range t.spec.SlotInit {
-		slot := values[dim*(1+s):][:dim]
-		for i := range slot {
-			slot[i] = v
-		}
-	}
+	copy(values[dim:], t.spec.SlotInit)
 	return row, t.insert(h, row)
 }

@@ -39,7 +39,7 @@ func filled(b *testing.B, rows uint64) (*table.Table, table.Updater) {
 		b.Fatal(err)
 	}
 	t, err := table.New(table.Spec{
-		Dim: 16, Slots: rule.Slots(), SlotInit: rule.SlotInit(),
+		Dim: 16, Slots: rule.Slots(16), SlotInit: rule.SlotInit(16),
 		Init: table.Init{Kind: "uniform", A: -0.05, B: 0.05}, Seed: 1,
 	})
 	if err != nil {

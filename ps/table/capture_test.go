@@ -19,7 +19,7 @@ import (
 func TestCaptureConcurrently(t *testing.T) {
 	const dim, keyCount, rounds = 4, 4000, 200
 	budget := table.NewBudget(64 << 10)
-	spec := table.Spec{Dim: dim, Slots: 1, Budget: budget}
+	spec := table.Spec{Dim: dim, Slots: dim, Budget: budget}
 	tab := open(t, spec)
 	var mu sync.RWMutex
 	var applied uint32 // guarded by mu
@@ -146,7 +146,7 @@ func keysBelow(rng *rand.Rand, n int, limit uint64) []uint64 {
 // TestBudgetWaits: an Apply that would copy more than is left waits until pages are out, is counted, and ends with its context.
 func TestBudgetWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		spec := table.Spec{Dim: 16, Slots: 1}
+		spec := table.Spec{Dim: 16, Slots: 16}
 		unit := int64(8 * spec.Stride())
 		budget := table.NewBudget(100 * unit)
 		spec.Budget = budget

@@ -18,7 +18,7 @@
 // Rows lie in copy units of 8 rows (fewer where 8 are more than 4 KiB), units in slabs mapped outside the Go heap; nothing in them is a pointer. A
 // row never moves, so its number, unit x rows + place, is what the index holds. Each of the 1,024 partitions has its own index (index.go),
 // which grows by splitting pieces of a few hundred rows: no call ever pays for a rehash of the whole. Lookups go in windows of 64 keys whose cache misses overlap.
-// With everything counted (index, directories, unused parts of units and slabs) a row costs at most 1.3 x (4 x dim x (1 + slots) + 16) bytes
+// With everything counted (index, directories, unused parts of units and slabs) a row costs at most 1.3 x (4 x (dim + slots) + 16) bytes
 // for dim from 16 and payload + 32 below, at any count from 10^6.
 //
 // # Initial rows
@@ -32,15 +32,15 @@
 //
 // # Format of a row and of a page
 //
-// All numbers are little endian. A row record has 16 + 4 x dim x (1 + slots) bytes, in memory and in a page:
+// All numbers are little endian. A row record has 16 + 4 x (dim + slots) bytes, in memory and in a page:
 //
 //	offset  bytes
 //	0       8      key
 //	8       4      step of the last update
 //	12      2      sightings: updates, at most 65,535
 //	14      2      last writer: index into the shard's table of names
-//	16      4 x dim          weights, float32
-//	...     4 x dim x slots  slots one after another, float32
+//	16      4 x dim    weights, float32
+//	...     4 x slots  optimizer state of the row, float32
 //
 // A page is up to 8 units (64 rows, fewer if units are smaller) of one partition, in order of arrival; all pages of a partition but the last are full:
 //

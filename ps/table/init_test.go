@@ -144,7 +144,7 @@ func trained(t *testing.T, init table.Init, c optim.Config, steps int) []byte {
 		t.Fatal(err)
 	}
 	const dim, n = 16, 100
-	tab := open(t, table.Spec{Dim: dim, Slots: rule.Slots(), SlotInit: rule.SlotInit(), Init: init, Seed: 21, HashSeed: 4})
+	tab := open(t, table.Spec{Dim: dim, Slots: rule.Slots(dim), SlotInit: rule.SlotInit(dim), Init: init, Seed: 21, HashSeed: 4})
 	keys, grads := make([]uint64, n), make([]float32, n*dim)
 	for i := range keys {
 		keys[i] = uint64(i * i)
@@ -183,7 +183,7 @@ func TestSpecValidate(t *testing.T) {
 		"dim 300000":            {Dim: 300_000},
 		"slots -1":              {Dim: 1, Slots: -1},
 		"slots 5":               {Dim: 1, Slots: 5},
-		"initial slot values":   {Dim: 1, Slots: 2, SlotInit: []float32{1}},
+		"initial values for":    {Dim: 1, Slots: 2, SlotInit: []float32{1}},
 		"slot 0 is not finite":  {Dim: 1, Slots: 1, SlotInit: []float32{nan}},
 		`"gauss"`:               {Dim: 1, Init: table.Init{Kind: "gauss"}},
 		"lower first":           {Dim: 1, Init: table.Init{Kind: "uniform", A: 1}},
@@ -191,6 +191,7 @@ func TestSpecValidate(t *testing.T) {
 		"deviation -1":          {Dim: 1, Init: table.Init{Kind: "normal", B: -1}},
 		"give both":             {Dim: 1, Init: table.Init{Kind: "xavier_normal", FanIn: 1}},
 		"he_uniform with fan":   {Dim: 1, Init: table.Init{Kind: "he_uniform"}},
+		"give at most 262140":   {Dim: 60_000, Slots: 210_000},
 		"unknown initializer":   {Dim: 1, Slots: 9, Init: table.Init{Kind: "x"}},
 		"slots 9: give 0 to 4":  {Dim: 1, Slots: 9, Init: table.Init{Kind: "x"}},
 		"constant with NaN and": {Dim: 1, Init: table.Init{Kind: "constant", A: nan}},

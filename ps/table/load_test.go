@@ -116,7 +116,7 @@ func TestLoadRefuses(t *testing.T) {
 
 // FuzzLoad: no bytes break a table, and what Load accepts is read back as it was given.
 func FuzzLoad(f *testing.F) {
-	spec := table.Spec{Dim: 2, Slots: 1, HashSeed: 3}
+	spec := table.Spec{Dim: 2, Slots: 2, HashSeed: 3}
 	src, err := table.New(spec)
 	if err != nil {
 		f.Fatal(err)

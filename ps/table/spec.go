@@ -14,16 +14,16 @@ const Partitions = 1024
 const (
 	headBytes  = 16      // of a row record, before its values
 	maxRow     = 1 << 20 // bytes of a row record
-	maxSlots   = 4
-	pageUnits  = 8    // copy units of a page
-	unitTarget = 4096 // bytes of a copy unit, unless one row is larger
+	maxSlots   = 4       // float32 of state per weight
+	pageUnits  = 8       // copy units of a page
+	unitTarget = 4096    // bytes of a copy unit, unless one row is larger
 )
 
 // Spec says what a table holds. Everything but Budget is part of the schema and must be the same on every replica.
 type Spec struct {
 	Dim      int       // float32 weights of a row, from 1
-	Slots    int       // float32 of optimizer state per weight, 0 to 4
-	SlotInit []float32 // first value of each slot; nil means zeros
+	Slots    int       // float32 of optimizer state in a row, 0 to 4 x Dim
+	SlotInit []float32 // first value of each of them; nil means zeros
 	Init     Init      // first weights of a row
 	Seed     uint64    // of the initial weights
 	HashSeed uint64    // of the partition function
@@ -48,8 +48,8 @@ func Kinds() []string {
 	}
 }
 
-// Stride is the length of a row record in bytes: 16 + 4 x Dim x (1 + Slots).
-func (s Spec) Stride() int { return headBytes + 4*s.Dim*(1+s.Slots) }
+// Stride is the length of a row record in bytes: 16 + 4 x (Dim + Slots).
+func (s Spec) Stride() int { return headBytes + 4*(s.Dim+s.Slots) }
 
 // PageRows is the number of rows of a full page: 64, or fewer, down to 8, where eight rows are more than 4 KiB.
 func (s Spec) PageRows() int { return pageUnits << s.unitShift() }
@@ -70,13 +70,17 @@ func (s Spec) unitShift() uint {
 func (s Spec) Validate() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf("check table: "+format, args...)) }
-	if s.Slots < 0 || s.Slots > maxSlots {
-		fault("slots %d: give 0 to %d", s.Slots, maxSlots)
-	} else if limit := (maxRow - headBytes) / (4 * (1 + s.Slots)); s.Dim < 1 || s.Dim > limit {
-		fault("dim %d: give 1 to %d with %d slots", s.Dim, limit, s.Slots)
+	const most = (maxRow - headBytes) / 4
+	switch {
+	case s.Dim < 1 || s.Dim > most:
+		fault("dim %d: give 1 to %d", s.Dim, most)
+	case s.Slots < 0 || s.Slots > maxSlots*s.Dim:
+		fault("slots %d: give 0 to %d, %d a weight", s.Slots, maxSlots*s.Dim, maxSlots)
+	case s.Dim+s.Slots > most:
+		fault("dim %d and slots %d: give at most %d together", s.Dim, s.Slots, most)
 	}
 	if len(s.SlotInit) != 0 && len(s.SlotInit) != s.Slots {
-		fault("%d initial slot values for %d slots: give one each, or none", len(s.SlotInit), s.Slots)
+		fault("%d initial values for slots %d: give one each, or none", len(s.SlotInit), s.Slots)
 	}
 	for i, v := range s.SlotInit {
 		if !finite(v) {

@@ -21,7 +21,7 @@ type Stamp struct {
 	Writer uint16 // index into the shard's table of writers' names
 }
 
-// Updater changes one row in place: len(row) = Dim x (1 + Slots), weights then slots one after another; len(grad) = Dim.
+// Updater changes one row in place: len(row) = Dim + Slots, weights then slots; len(grad) = Dim.
 type Updater interface {
 	Update(row, grad []float32)
 }

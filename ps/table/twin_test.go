@@ -55,13 +55,9 @@ func (w *twin) apply(keys []uint64, grads []float32, st table.Stamp) {
 		if ok {
 			row.Values = slices.Clone(row.Values)
 		} else {
-			row = table.Row{Key: key, Values: make([]float32, dim*(1+w.spec.Slots))}
+			row = table.Row{Key: key, Values: make([]float32, dim+w.spec.Slots)}
 			w.ref.Gather([]uint64{key}, row.Values[:dim])
-			for s, v := range w.spec.SlotInit {
-				for j := range dim {
-					row.Values[dim*(1+s)+j] = v
-				}
-			}
+			copy(row.Values[dim:], w.spec.SlotInit)
 		}
 		adder{}.Update(row.Values, grads[i*dim:][:dim])
 		row.Step, row.Writer = st.Step, st.Writer
@@ -158,10 +154,11 @@ func gradsOf(rng *rand.Rand, n int) []float32 {
 func specs() []table.Spec {
 	return []table.Spec{
 		{Dim: 1, Slots: 1, SlotInit: []float32{0.1}, Init: table.Init{Kind: "zeros"}},
+		{Dim: 5, Slots: 1, SlotInit: []float32{7}, Init: table.Init{Kind: "constant", A: 2}},
 		{Dim: 3, Slots: 0, Init: table.Init{Kind: "uniform", A: -1, B: 1}, Seed: 5, HashSeed: 9},
-		{Dim: 16, Slots: 2, SlotInit: []float32{0, 3}, Init: table.Init{Kind: "normal", B: 0.1}, Seed: 7},
-		{Dim: 100, Slots: 1, Init: table.Init{Kind: "truncnormal", B: 2}, Seed: 1 << 63},                            // units of 4 rows
-		{Dim: 700, Slots: 1, Init: table.Init{Kind: "xavier_uniform", FanIn: 700, FanOut: 3}, Seed: math.MaxUint64}, // units of 1 row
+		{Dim: 16, Slots: 32, SlotInit: slices.Repeat([]float32{0, 3}, 16), Init: table.Init{Kind: "normal", B: 0.1}, Seed: 7},
+		{Dim: 100, Slots: 101, Init: table.Init{Kind: "truncnormal", B: 2}, Seed: 1 << 63},                            // units of 4 rows
+		{Dim: 700, Slots: 700, Init: table.Init{Kind: "xavier_uniform", FanIn: 700, FanOut: 3}, Seed: math.MaxUint64}, // units of 1 row
 	}
 }
 
@@ -352,7 +349,7 @@ func TestApplyRefuses(t *testing.T) {
 
 // TestGatherAllocates nothing, nor does Apply to rows that exist.
 func TestGatherAllocates(t *testing.T) {
-	tab := open(t, table.Spec{Dim: 16, Slots: 1})
+	tab := open(t, table.Spec{Dim: 16, Slots: 16})
 	rng := rand.New(rand.NewPCG(5, 5))
 	keys := keysOf(rng, 5000, 1<<20)
 	grads := gradsOf(rng, len(keys)*16)
