@@ -89,10 +89,12 @@ type stream struct {
 
 // side is one of the two users of a stream.
 type side struct {
-	changed sync.Cond // the other side moved, or this side's deadline or end came
-	gone    bool
-	late    bool        // the deadline has passed
-	timer   *time.Timer // will set late
+	changed  sync.Cond // the other side moved, or this side's deadline or end came
+	gone     bool
+	late     bool // the deadline has passed
+	deadline time.Time
+	timer    *time.Timer // calls expire
+	rings    time.Time   // when it does; zero: never
 }
 
 func newStream(limit int) *stream {
@@ -214,29 +216,46 @@ func (s *stream) closeWriter() {
 	s.reader.changed.Broadcast()
 }
 
+// setDeadline is called before every read and write of a careful user, so it
+// leaves a timer that rings too early alone: expire winds it up again.
 func (s *stream) setDeadline(d *side, t time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d.gone {
 		return net.ErrClosed
 	}
-	d.stopTimer()
+	d.deadline = t
 	wait := time.Until(t)
-	d.late = !t.IsZero() && wait <= 0
-	if !t.IsZero() && wait > 0 {
-		var timer *time.Timer
-		timer = time.AfterFunc(wait, func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if d.timer == timer { // and not one that was replaced while this call waited for the mutex
-				d.late = true
-				d.changed.Broadcast()
-			}
-		})
-		d.timer = timer
+	if d.late = !t.IsZero() && wait <= 0; d.late {
+		d.changed.Broadcast()
 	}
-	d.changed.Broadcast()
+	switch {
+	case t.IsZero() || d.late:
+		d.stopTimer()
+	case d.timer == nil:
+		d.timer, d.rings = time.AfterFunc(wait, func() { s.expire(d) }), t
+	case d.rings.IsZero() || t.Before(d.rings):
+		d.timer.Reset(wait)
+		d.rings = t
+	}
 	return nil
+}
+
+// expire acts on the deadline of d, or waits on if that has moved.
+func (s *stream) expire(d *side) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d.rings = time.Time{}
+	if d.gone || d.deadline.IsZero() {
+		return
+	}
+	if wait := time.Until(d.deadline); wait > 0 {
+		d.timer.Reset(wait)
+		d.rings = d.deadline
+		return
+	}
+	d.late = true
+	d.changed.Broadcast()
 }
 
 func (d *side) end() {
@@ -248,6 +267,6 @@ func (d *side) end() {
 func (d *side) stopTimer() {
 	if d.timer != nil {
 		d.timer.Stop()
-		d.timer = nil
+		d.rings = time.Time{}
 	}
 }

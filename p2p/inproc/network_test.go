@@ -246,6 +246,26 @@ func TestDeadlines(t *testing.T) {
 	})
 }
 
+// TestDeadlineMoves: back and forth; the last one counts.
+func TestDeadlineMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := connect(t)
+		begin := time.Now()
+		for _, after := range []time.Duration{time.Hour, time.Second, time.Minute, 0, time.Second, 10 * time.Second, 5 * time.Second} {
+			at := begin.Add(after)
+			if after == 0 {
+				at = time.Time{}
+			}
+			if err := a.SetReadDeadline(at); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := a.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begin) != 5*time.Second {
+			t.Errorf("read failed after %v: %v", time.Since(begin), err)
+		}
+	})
+}
+
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := inproc.Pipe(10)

@@ -243,6 +243,45 @@ func (t *filled) measure(b *testing.B, do func(keys []uint64) error) {
 	b.ReportMetric(float64(after.Mallocs-before.Mallocs)/rows, "allocs/row")
 }
 
+// BenchmarkAllocations compares pushes and pulls of 2,000 rows with those of
+// 20,000: what a row more costs in allocations of client and servers together,
+// beside what a message costs.
+func BenchmarkAllocations(b *testing.B) {
+	t := fill(b, local(b, ps.LocalConfig{LogBudget: 64 << 20}), 1e5)
+	out := make([]float32, batchKeys*dim)
+	pull := func(keys []uint64) error {
+		return t.c.Pull(b.Context(), worker.Read{Table: t.table, Keys: keys, Out: out[:len(keys)*dim]})
+	}
+	push := func(keys []uint64) error {
+		return t.c.Push(b.Context(), batchRows, nil, worker.Gradient{Table: t.table, Keys: keys, Values: t.values[:len(keys)*dim]})
+	}
+	b.Run("pull", func(b *testing.B) { t.allocations(b, pull) })
+	b.Run("push", func(b *testing.B) { t.allocations(b, push) })
+}
+
+func (t *filled) allocations(b *testing.B, do func(keys []uint64) error) {
+	b.Helper()
+	const few = batchKeys / 10
+	var counts [2]uint64
+	n := 0
+	for b.Loop() {
+		for i, rows := range []int{few, batchKeys} {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			if err := do(t.batches[n%len(t.batches)][:rows]); err != nil {
+				b.Fatal(err)
+			}
+			runtime.ReadMemStats(&after)
+			counts[i] += after.Mallocs - before.Mallocs
+		}
+		n++
+	}
+	perRow := (float64(counts[1]) - float64(counts[0])) / float64(n*(batchKeys-few))
+	b.ReportMetric(perRow, "allocs/row")
+	b.ReportMetric(float64(counts[0])/float64(n), "allocs/2000rows")
+	b.ReportMetric(float64(counts[1])/float64(n), "allocs/20000rows")
+}
+
 // processTime is the CPU time that this process has used.
 func processTime(b *testing.B) time.Duration {
 	b.Helper()

@@ -59,7 +59,7 @@ func (g *Group) reserve(ctx context.Context, p *prepared) {
 			continue
 		}
 		for _, s := range p.items[i].sections {
-			if t := j.table(s.Table); t != nil {
+			if t := j.table(s.Table); t != nil && t.rows.Captured() {
 				g.reserveRows(ctx, t, len(s.Keys))
 			}
 		}

@@ -125,6 +125,9 @@ func (t *Table) Reserve(ctx context.Context, n int) error {
 	return nil
 }
 
+// Captured says whether a capture is open. If not, Reserve has nothing to wait for.
+func (t *Table) Captured() bool { return t.capture.Load() != nil }
+
 // settle returns what is left of a reservation.
 func (t *Table) settle() {
 	t.budget.release(0, t.reserved)
