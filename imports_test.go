@@ -38,7 +38,7 @@ var arrows = []string{
 	"ps/layout internal/vec",
 	"ps/wire internal/vec",
 	"ps/pstest ps/* worker/* p2p/* checkpoint compress",
-	"ps ps/+ compress checkpoint p2p p2p/link p2p/backend internal/vec",
+	"ps ps/+ compress checkpoint p2p p2p/link p2p/backend p2p/inproc internal/vec",
 	"ps/+ ps/+ compress checkpoint p2p p2p/link p2p/backend internal/vec",
 	"worker/dataset internal/vec",
 	"worker/metric internal/vec",

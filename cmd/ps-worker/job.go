@@ -105,7 +105,7 @@ func (j *job) worker(log *slog.Logger) error {
 			j.cfg.Job = "job" // what --resume finds again
 		}
 	}
-	if j.c.Int("embedded") > 0 && len(j.cfg.Servers) == 0 {
+	if len(j.cfg.Servers) == 0 {
 		j.cfg.Servers = []string{"embedded"} // replaced when they run
 	}
 	if err := j.cfg.Validate(); err != nil {
@@ -157,7 +157,7 @@ func (j *job) embed(log *slog.Logger) error {
 	switch {
 	case n < 0:
 		return program.Usage("--embedded %d: want 1 or more servers", n)
-	case n == 0 && len(j.cfg.Servers) == 0:
+	case n == 0 && len(c.StringSlice("servers")) == 0:
 		return program.Usage("--servers or --embedded is needed: where the parameters live")
 	case n > 0 && len(c.StringSlice("servers")) > 0:
 		return program.Usage("--servers and --embedded exclude each other")

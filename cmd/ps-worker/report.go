@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -89,9 +90,24 @@ func (j *job) judge(ctx context.Context, client *worker.Client, m worker.Model, 
 	if err != nil {
 		return err
 	}
-	loss, auc, accuracy := metrics.LogLoss(), metrics.AUC(), metrics.Accuracy()
-	r.LogLoss, r.AUC, r.Accuracy = &loss, &auc, &accuracy
+	r.LogLoss, r.AUC, r.Accuracy = defined(metrics.LogLoss()), defined(metrics.AUC()), defined(metrics.Accuracy())
 	return nil
+}
+
+// defined is a metric, or nothing where it has no value: the AUC of a test part
+// with one kind of label.
+func defined(v float64) *float64 {
+	if math.IsNaN(v) {
+		return nil
+	}
+	return &v
+}
+
+func shown(v *float64) string {
+	if v == nil {
+		return "undefined (one kind of label)"
+	}
+	return fmt.Sprintf("%.4f", *v)
 }
 
 func peakRSS() int64 {
@@ -119,8 +135,8 @@ func (r report) text(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(tw, "job\t%s\n", r.Job)
 	fmt.Fprintf(tw, "trained\t%d rows in %d steps, %.0f rows/s, log loss %.4f\n", r.Rows, r.Steps, r.SamplesPerS, r.TrainLoss)
-	if r.AUC != nil {
-		fmt.Fprintf(tw, "test\tAUC %.4f, accuracy %.4f, log loss %.4f\n", *r.AUC, *r.Accuracy, *r.LogLoss)
+	if r.LogLoss != nil {
+		fmt.Fprintf(tw, "test\tAUC %s, accuracy %s, log loss %s\n", shown(r.AUC), shown(r.Accuracy), shown(r.LogLoss))
 	}
 	fmt.Fprintf(tw, "pushes\t%d batches, %d applied, %d sent again, %d answered as duplicates\n", r.Batches, r.Applied, r.Retried, r.Duplicate)
 	fmt.Fprintf(tw, "peak memory\t%d MiB\n", r.PeakRSS>>20)

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// build makes both programs, once for all tests that need real processes.
+func build(t *testing.T) string {
+	t.Helper()
+	bin := t.TempDir()
+	for _, name := range []string{"ps-server", "ps-worker"} {
+		out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "hcclps/cmd/"+name).CombinedOutput()
+		if err != nil {
+			t.Fatalf("build %s: %v\n%s", name, err, out)
+		}
+	}
+	return bin
+}
+
+func clickData(t *testing.T) string {
+	t.Helper()
+	var rows strings.Builder
+	for i := range 4000 {
+		fmt.Fprintf(&rows, "%d %d:1 %d:1\n", i%3&1, 1+i%50, 100+i%77)
+	}
+	return write(t, "train.libsvm", rows.String())
+}
+
+func launched(t *testing.T, bin string, flags, train []string) report {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	args := append(append([]string{"launch", "-n", "2"}, flags...), "--", filepath.Join(bin, "ps-worker"), "train", "--json")
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "ps-worker"), append(args, train...)...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("launch: %v\n%s\n%s", err, out.String(), errs.String())
+	}
+	var r report
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+		t.Fatalf("read %q: %v", out.String(), err)
+	}
+	return r
+}
+
+// Leaders and workers are killed with SIGKILL while they train: every batch is
+// applied once, and without worker kills not a bit differs.
+func TestKilledProcessesLoseAndRepeatNothing(t *testing.T) {
+	t.Parallel()
+	bin, data := build(t), clickData(t)
+	train := []string{"--data", data, "--epochs", "10", "--batch", "64"}
+	quiet := launched(t, bin, nil, train)
+	slow := append(train, "--step-delay", "12ms")
+	hurt := launched(t, bin, []string{"--kill-leader-every", "700ms", "--kills", "3,0"}, slow)
+	if hurt.Digest != quiet.Digest {
+		t.Errorf("digest after %d leader kills is %s, undisturbed %s", *hurt.LeaderKills, hurt.Digest, quiet.Digest)
+	}
+	if !hurt.Reproducible || *hurt.LeaderKills == 0 {
+		t.Errorf("reproducible %v (%s), %d leader kills", hurt.Reproducible, hurt.Irreproducible, *hurt.LeaderKills)
+	}
+	both := launched(t, bin, []string{"--kill-leader-every", "900ms", "--kill-worker-every", "500ms", "--kills", "2,3"}, slow)
+	if both.Batches != quiet.Batches || both.Applied != both.Batches || *both.WorkerKills == 0 {
+		t.Errorf("%d batches, %d applied, want %d of each; %d worker kills", both.Batches, both.Applied, quiet.Batches, *both.WorkerKills)
+	}
+	if both.Reproducible {
+		t.Error("a run whose workers were restarted says it is reproducible")
+	}
+}
+
+// A Ctrl-C ends all children, and the folder can be used again.
+func TestInterruptedLaunchLeavesNothingAndResumes(t *testing.T) {
+	t.Parallel()
+	bin, data, dir := build(t), clickData(t), t.TempDir()
+	worker := filepath.Join(bin, "ps-worker")
+	args := []string{"launch", "-n", "2", "--dir", dir, "--", worker, "train", "--data", data, "--epochs", "10", "--batch", "64", "--json"}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, worker, append(args, "--step-delay", "20ms")...)
+	var errs syncBuffer
+	errs.grown = make(chan struct{}, 1)
+	cmd.Stderr = &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for !strings.Contains(errs.String(), "rows/s") { // training has begun
+		select {
+		case <-errs.grown:
+		case <-ctx.Done():
+			t.Fatalf("no progress: %s", errs.String())
+		}
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("an interrupted launch exits 0")
+	}
+	if err := syscall.Kill(-cmd.Process.Pid, 0); err == nil {
+		t.Error("a process of the job is still there")
+	}
+	out, err := exec.CommandContext(ctx, worker, args...).Output()
+	if err != nil {
+		t.Fatalf("resume: %v\n%s", err, out)
+	}
+	var r report
+	if err := json.Unmarshal(out, &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.ResumedStep == 0 || r.Batches != 320*2 || r.Applied != r.Batches {
+		t.Errorf("resumed at step %d, %d batches, %d applied; want a later step and 640 of each", r.ResumedStep, r.Batches, r.Applied)
+	}
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"hcclps/cmd/internal/program"
+)
+
+// command runs ps-worker in this process.
+func command(ctx context.Context, args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = program.Run(ctx, app(), append([]string{"ps-worker"}, args...), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestMistakesAreNamedWithTheNearestValidName(t *testing.T) {
+	data := write(t, "ok.libsvm", "1 1:1\n0 2:1\n")
+	train := func(args ...string) []string {
+		return append([]string{"train", "--data", data, "--embedded", "1"}, args...)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		says []string
+	}{
+		{[]string{"trian"}, 2, []string{`"trian"`, "did you mean train?"}},
+		{[]string{"train", "--modle", "lr"}, 2, []string{"--modle", "did you mean --model?"}},
+		{train("--model", "lrr"), 2, []string{`"lrr"`, "did you mean lr?"}},
+		{train("--sync", "bps"), 2, []string{`"bps"`, "bsp"}},
+		{train("--sync", "ssp"), 2, []string{"ssp:N"}},
+		{train("--sync", "asp:2"), 2, []string{"only ssp"}},
+		{train("--optimizer", "adagard"), 2, []string{"adagard", "adagrad"}},
+		{train("--optimizer", "adagrad:epz=1"), 2, []string{"epz", "eps"}},
+		{train("--optimizer", "adagrad:eps"), 2, []string{"param=number"}},
+		{train("--lr", "-1"), 2, []string{"lr"}},
+		{train("--epochs", "0"), 2, []string{"--epochs"}},
+		{train("--split", "every=1"), 2, []string{"every=N"}},
+		{train("--rank", "2"), 2, []string{"rank 2 of 1"}},
+		{train("--servers", "x:1"), 2, []string{"exclude each other"}},
+		{train("--resume"), 2, []string{"--dir"}},
+		{train("extra"), 2, []string{`"extra"`}},
+		{[]string{"train", "--embedded", "1"}, 2, []string{"--data"}},
+		{[]string{"train", "--data", data}, 2, []string{"--servers or --embedded"}},
+		{[]string{"launch"}, 2, []string{"after --"}},
+		{[]string{"launch", "--kill-leader-every", "often", "--", "true"}, 2, []string{"often", "100steps"}},
+		{[]string{"launch", "--kills", "3", "--", "true"}, 2, []string{"L,W"}},
+		{[]string{"train", "--data", "/nowhere/at/all", "--embedded", "1"}, 1, []string{"/nowhere/at/all"}},
+		{[]string{"train", "--data", t.TempDir(), "--embedded", "1"}, 1, []string{"directory"}},
+		{[]string{"train", "--data", write(t, "empty", ""), "--embedded", "1"}, 1, []string{"empty"}},
+		{[]string{"train", "--config", "/no/such.yaml"}, 1, []string{"/no/such.yaml"}},
+		{[]string{"train", "--config", write(t, "c.yaml", "epocs: 3\n")}, 2, []string{"epocs", "did you mean epochs?"}},
+		{[]string{"train", "--config", write(t, "d.yaml", "epochs: many\n")}, 2, []string{"epochs"}},
+	} {
+		code, _, stderr := command(t.Context(), c.args...)
+		if code != c.code {
+			t.Errorf("%q: exit %d, want %d: %s", c.args, code, c.code, stderr)
+		}
+		for _, want := range c.says {
+			if !strings.Contains(stderr, want) {
+				t.Errorf("%q: %q is not in %q", c.args, want, stderr)
+			}
+		}
+		if n := strings.Count(stderr, "\n"); n > 3 {
+			t.Errorf("%q: %d lines of complaint", c.args, n)
+		}
+	}
+}
+
+func TestMalformedRowNamesFileLineAndValue(t *testing.T) {
+	data := write(t, "bad.libsvm", "1 1:1\n0 2:1\n1 3:one\n")
+	code, _, stderr := command(t.Context(), "train", "--data", data, "--embedded", "1")
+	if code != 1 || !strings.Contains(stderr, data+":3:") || !strings.Contains(stderr, "one") {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+}
+
+func TestPrecedenceIsFlagEnvironmentFileDefault(t *testing.T) {
+	file := write(t, "c.yaml", "epochs: 2\nbatch: 20\nseed: 200\n")
+	t.Setenv("HCCLPS_BATCH", "30")
+	t.Setenv("HCCLPS_SEED", "300")
+	code, stdout, stderr := command(t.Context(), "train", "--config", file, "--seed", "4", "--print-config")
+	if code != 0 {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	for _, want := range []string{`epochs: "2"`, `batch: "30"`, `seed: "4"`, `optimizer: adagrad`} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("%q is not in\n%s", want, stdout)
+		}
+	}
+}
+
+func TestTrainPrintsOneLineOfJSON(t *testing.T) {
+	var rows strings.Builder
+	for i := range 200 {
+		rows.WriteString([]string{"1 1:1 3:1\n", "0 2:1 3:1\n"}[i/3%2])
+	}
+	data := write(t, "train.libsvm", rows.String())
+	code, stdout, stderr := command(t.Context(), "train", "--data", data, "--split", "every=10", "--embedded", "1", "--batch", "16", "--json")
+	if code != 0 {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	if strings.Count(stdout, "\n") != 1 {
+		t.Errorf("want one line, got %q", stdout)
+	}
+	for _, want := range []string{`"auc":1,`, `"batches":60,`, `"applied_pushes":60,`, `"reproducible":true`, `"rows":900,`, `"digest":"`} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("%s is not in %s", want, stdout)
+		}
+	}
+}
