@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
+	"strings"
 )
 
 // WindowRows is the number of rows of the stream that are shuffled together.
@@ -40,21 +42,31 @@ func (s Split) takes(i int) bool {
 
 // Config says what to read. Zero values are defaults.
 type Config struct {
-	Format  string       // "libsvm", the default
-	Paths   []string     // files, read in this order as one stream; at least one
-	Batch   int          // rows a batch; 0 means 256
-	Seed    uint64       // of the order of rows
-	InOrder bool         // keep the order of the files: for evaluation and prediction
-	Split   Split        // which rows to take
-	SkipBad bool         // count malformed rows instead of failing on the first
-	Logger  *slog.Logger // nil discards
+	Format    string       // one of Formats; empty: libsvm
+	Paths     []string     // files, read in this order as one stream; at least one
+	Header    string       // of formats with columns: yes, no, auto (the default: see the package comment)
+	Separator string       // of formats with columns; empty: that of the format
+	Label     Label        // overrides the label of the schema
+	NoLabel   bool         // the data has no label: labels are 0. Needs a Schema
+	Schema    *Schema      // what the features are; nil: inferred
+	HashBits  int          // overrides Schema.HashBits, unless 0
+	Batch     int          // rows a batch; 0 means 256
+	Seed      uint64       // of the order of rows
+	InOrder   bool         // keep the order of the files: for evaluation and prediction
+	Split     Split        // which rows to take
+	SkipBad   bool         // count malformed rows instead of failing on the first
+	Logger    *slog.Logger // nil discards
 }
 
 // Validate reports every fault of c, joined.
 func (c Config) Validate() error {
 	var faults []error
-	if c.Format != "" && c.Format != "libsvm" {
-		faults = append(faults, fmt.Errorf("unknown format %q: want libsvm", c.Format))
+	if c.Format != "" && !slices.Contains(Formats(), c.Format) {
+		faults = append(faults, fmt.Errorf("unknown format %q: want one of %s", c.Format, strings.Join(Formats(), ", ")))
+	}
+	faults = append(faults, c.validateColumns(), c.Label.validate())
+	if c.Schema != nil {
+		faults = append(faults, c.Schema.Validate())
 	}
 	if len(c.Paths) == 0 {
 		faults = append(faults, errors.New("no data file given"))
@@ -71,6 +83,24 @@ func (c Config) Validate() error {
 		faults = append(faults, fmt.Errorf("split every=%d: want 2 or more", c.Split.Every))
 	}
 	return errors.Join(faults...)
+}
+
+// validateColumns looks at what only some formats take.
+func (c Config) validateColumns() error {
+	tabular := isTabular(c.Format)
+	switch {
+	case c.Header != "" && !slices.Contains([]string{headerAuto, headerYes, headerNo}, c.Header):
+		return fmt.Errorf("header %q: want auto, yes or no", c.Header)
+	case !tabular && (c.Header != "" || c.Separator != "" || c.NoLabel):
+		return fmt.Errorf("header, separator and data without label are for formats of columns: %s", strings.Join(tabularFormats(), ", "))
+	case strings.ContainsAny(c.Separator, " \"\r\n\x00"):
+		return fmt.Errorf("separator %q: want no blank, quote, line end or NUL", c.Separator)
+	case c.NoLabel && c.Schema == nil:
+		return errors.New("data without label needs a schema: features are inferred from training data")
+	case c.HashBits < 0 || c.HashBits > 64:
+		return fmt.Errorf("hash bits %d: want 1 to 64", c.HashBits)
+	}
+	return nil
 }
 
 // checkFile refuses early what could never be read.

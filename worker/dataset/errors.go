@@ -11,13 +11,18 @@ type RowError struct {
 	Path   string // file
 	Line   int    // from 1
 	Column int    // byte of the line, from 1
+	Field  string // name of the column; empty if the format has none
 	Value  string // the offending text, cut to 40 bytes
 	Want   string // what was expected there
 }
 
 // Error names file, line, column, the offending text and what was expected.
 func (e *RowError) Error() string {
-	return fmt.Sprintf("read row: %s:%d:%d: %q: want %s", e.Path, e.Line, e.Column, e.Value, e.Want)
+	name := ""
+	if e.Field != "" {
+		name = fmt.Sprintf("column %q: ", e.Field)
+	}
+	return fmt.Sprintf("read row: %s:%d:%d: %s%q: want %s", e.Path, e.Line, e.Column, name, e.Value, e.Want)
 }
 
 // malformed makes the error of the field that starts at offset at of a line; the

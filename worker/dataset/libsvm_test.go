@@ -8,6 +8,17 @@ import (
 	"testing"
 )
 
+var libsvmTest = sparse{parse: libsvmRow(Label{})}
+
+// parseLibsvm appends the row of a line to r, or leaves r alone.
+func parseLibsvm(line []byte, r *rows) *RowError {
+	bad := libsvmTest.row(line, r)
+	if bad != nil {
+		r.undo()
+	}
+	return bad
+}
+
 func TestParseLibsvmGood(t *testing.T) {
 	cases := []struct {
 		line   string

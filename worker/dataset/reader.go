@@ -15,6 +15,7 @@ const defaultBatch = 256
 // Reader is the Source over files. It keeps one file open at a time.
 type Reader struct {
 	cfg   Config
+	plan  *plan
 	total int64 // bytes of all files
 	known int   // rows of an epoch, 0 until one was read to its end
 
@@ -31,7 +32,8 @@ type Reader struct {
 }
 
 // Open checks cfg and its files and returns a Reader at batch 0 of epoch 0. It
-// reads nothing yet.
+// reads as far as it must: the first line of a format with columns, the first
+// 100,000 rows if features are to be inferred or fitted.
 func Open(cfg Config) (*Reader, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("open data: %w", err)
@@ -42,7 +44,14 @@ func Open(cfg Config) (*Reader, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	r := &Reader{cfg: cfg, rows: rows{shape: newShape(Features)}}
+	if cfg.Format == "" {
+		cfg.Format = FormatLibsvm
+	}
+	p, err := newPlan(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("open data: %w", err)
+	}
+	r := &Reader{cfg: cfg, plan: p, rows: rows{shape: p.shape}}
 	for _, p := range cfg.Paths {
 		if st, err := os.Stat(p); err == nil {
 			r.total += st.Size()
@@ -100,10 +109,10 @@ func (r *Reader) more() (bool, error) {
 		return true, nil
 	}
 	if r.in == nil {
-		r.in = newStream(r.cfg)
+		r.in = newStream(r.plan)
 		r.window = -1
 	}
-	r.from = r.in.lines.bytes
+	r.from = r.in.from.input().bytes
 	r.window++
 	r.pos, r.perm = 0, r.perm[:0]
 	r.rows.reset()
@@ -161,7 +170,7 @@ func (r *Reader) rewind() error {
 	if in == nil {
 		return nil
 	}
-	return in.lines.close()
+	return in.from.input().close()
 }
 
 // Seek implements Source. Forward in the epoch of the position it goes on from
@@ -179,6 +188,11 @@ func (r *Reader) Seek(epoch, batch int) error {
 	return r.rewind()
 }
 
+// Schema returns what the features are, with all that was inferred and fitted.
+// Given as Config.Schema it makes another Reader agree, whatever its files. The
+// caller must not change it.
+func (r *Reader) Schema() *Schema { return r.plan.schema }
+
 // Position returns the epoch and batch that the following Next reads.
 func (r *Reader) Position() (epoch, batch int) { return r.epoch, r.batch }
 
@@ -186,7 +200,7 @@ func (r *Reader) Position() (epoch, batch int) { return r.epoch, r.batch }
 // epoch. It is how to learn the number of steps ahead, and checks every row; it
 // does not move the position.
 func (r *Reader) Count() (int, error) {
-	in := newStream(r.cfg)
+	in := newStream(r.plan)
 	one := rows{shape: r.rows.shape}
 	n := 0
 	for {
@@ -197,7 +211,7 @@ func (r *Reader) Count() (int, error) {
 			return n, nil
 		}
 		if err != nil {
-			return n, errors.Join(err, in.lines.close())
+			return n, errors.Join(err, in.from.input().close())
 		}
 		n++
 	}
@@ -211,7 +225,7 @@ func (r *Reader) Progress() float64 {
 	}
 	done := float64(r.from)
 	if n := r.rows.len(); n > 0 {
-		done += float64(r.in.lines.bytes-r.from) * float64(r.pos) / float64(n)
+		done += float64(r.in.from.input().bytes-r.from) * float64(r.pos) / float64(n)
 	}
 	return min(done/float64(r.total), 1)
 }

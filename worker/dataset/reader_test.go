@@ -336,7 +336,10 @@ func data(t *testing.T, path ...string) string {
 	if root == "" {
 		root = filepath.Join("..", "..", "..", "shared", "data")
 	}
-	full := filepath.Join(append([]string{root}, path...)...)
+	full, err := filepath.Abs(filepath.Join(append([]string{root}, path...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := os.Stat(full); err != nil {
 		t.Skipf("set HCCLPS_DATA to the data folder: %v", err)
 	}

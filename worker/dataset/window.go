@@ -83,6 +83,9 @@ func (r *rows) start(i int) int {
 	return int(r.ends[i-1])
 }
 
+// bag returns the borders of bag i, counted over all rows, in keys.
+func (r *rows) bag(i int) (from, to int) { return r.start(i), int(r.ends[i]) }
+
 // full reports whether the rows make a window.
 func (r *rows) full() bool {
 	return r.len() == WindowRows || len(r.keys) >= windowEntries

@@ -17,9 +17,9 @@ const (
 	utf8BOM   = "\xef\xbb\xbf"
 )
 
-// lines yields the non-blank lines of several files as one stream, without
-// comments and line ends, and keeps at most one file open.
-type lines struct {
+// input is the text of several files as one stream of lines, without line
+// ends. It keeps at most one file open.
+type input struct {
 	paths []string
 	file  int // index of the open file, or of the next one to open
 	open  *os.File
@@ -29,8 +29,9 @@ type lines struct {
 	buf        []byte // buf[start:end] is read and not yet yielded
 	start, end int
 	afterCR    bool // the last line ended in CR: a LF now belongs to it
+	ended      bool // the last line had an end
 	line       int  // number of the last line yielded
-	rows       int  // lines yielded of this file
+	rows       int  // rows of this file
 	bytes      int64
 }
 
@@ -46,58 +47,87 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func newLines(paths []string) *lines {
-	return &lines{paths: paths, buf: make([]byte, lineBuf)}
+func newInput(paths []string) *input {
+	return &input{paths: paths, buf: make([]byte, lineBuf)}
 }
 
-// next returns the next line that says something, valid until the call after,
-// or io.EOF after the last file.
-func (l *lines) next() ([]byte, error) {
-	for {
-		if l.text == nil {
-			if l.file == len(l.paths) {
-				return nil, io.EOF
-			}
-			if err := l.openFile(); err != nil {
-				return nil, err
-			}
-		}
-		line, err := l.cut()
-		if errors.Is(err, io.EOF) {
-			if err := l.finish(); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read data file %s after line %d: %w", l.path(), l.line, explain(err))
-		}
-		l.line++
-		if l.line == 1 {
-			line = bytes.TrimPrefix(line, []byte(utf8BOM))
-		}
-		if i := bytes.IndexByte(line, '#'); i >= 0 {
-			line = line[:i]
-		}
-		if len(bytes.TrimLeft(line, " \t")) > 0 {
-			l.rows++
-			return line, nil
+// advance opens the next file if none is open, or returns io.EOF after the last.
+func (l *input) advance() error {
+	if l.text != nil {
+		return nil
+	}
+	if l.file == len(l.paths) {
+		return io.EOF
+	}
+	return l.openFile()
+}
+
+// next returns the next line of the open file, valid until the call after, or
+// io.EOF after its last.
+func (l *input) next() ([]byte, error) {
+	line, err := l.cut()
+	if errors.Is(err, io.EOF) {
+		return nil, io.EOF
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read data file %s after line %d: %w", l.path(), l.line, explain(err))
+	}
+	l.line++
+	if l.line == 1 {
+		line = bytes.TrimPrefix(line, []byte(utf8BOM))
+	}
+	return line, nil
+}
+
+// lineEnd returns the end of the line that next gave last, as it is in the
+// file. It may move the buffer: the line is no longer valid.
+func (l *input) lineEnd() (string, error) {
+	switch {
+	case !l.ended:
+		return "", nil
+	case !l.afterCR:
+		return "\n", nil
+	}
+	if l.start == l.end {
+		if err := l.fill(); errors.Is(err, io.EOF) {
+			return "\r", nil
+		} else if err != nil {
+			return "", fmt.Errorf("read data file %s after line %d: %w", l.path(), l.line, explain(err))
 		}
 	}
+	if l.buf[l.start] != '\n' {
+		return "\r", nil
+	}
+	l.start++
+	l.afterCR = false
+	return "\r\n", nil
+}
+
+// unread puts lines that next gave back in front of what is to come.
+func (l *input) unread(text []byte, lines int) {
+	rest := append(bytes.Clone(text), l.buf[l.start:l.end]...)
+	if len(rest) > len(l.buf) {
+		l.buf = rest[:cap(rest)]
+	} else {
+		copy(l.buf, rest)
+	}
+	l.start, l.end = 0, len(rest)
+	l.line -= lines
+	l.afterCR = l.afterCR && len(text) == 0
 }
 
 // path names the file of the last line yielded.
-func (l *lines) path() string { return l.paths[min(l.file, len(l.paths)-1)] }
+func (l *input) path() string { return l.paths[min(l.file, len(l.paths)-1)] }
 
 // openFile opens the next file and looks whether it is compressed.
-func (l *lines) openFile() error {
+func (l *input) openFile() error {
 	path := l.paths[l.file]
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("open data file: %w", err)
 	}
 	l.open, l.src = f, &counter{r: f, n: &l.bytes}
-	l.start, l.end, l.line, l.rows, l.afterCR = 0, 0, 0, 0, false
+	l.start, l.end, l.line, l.rows, l.afterCR, l.ended = 0, 0, 0, 0, false, false
 	plain := bufio.NewReaderSize(l.src, lineBuf)
 	l.text = plain
 	magic, err := plain.Peek(len(gzipMagic))
@@ -125,7 +155,7 @@ func explain(err error) error {
 }
 
 // finish ends the open file, which must have had a row.
-func (l *lines) finish() error {
+func (l *input) finish() error {
 	path, rows := l.path(), l.rows
 	if err := l.close(); err != nil {
 		return err
@@ -138,7 +168,7 @@ func (l *lines) finish() error {
 }
 
 // close releases the open file, if any.
-func (l *lines) close() error {
+func (l *input) close() error {
 	f := l.open
 	l.open, l.text = nil, nil
 	if f == nil {
@@ -151,7 +181,7 @@ func (l *lines) close() error {
 }
 
 // cut takes one line off the buffer, filling it as needed; io.EOF after the last.
-func (l *lines) cut() ([]byte, error) {
+func (l *input) cut() ([]byte, error) {
 	scanned := 0 // bytes of the line known to hold no line end
 	for {
 		if l.afterCR && l.start < l.end {
@@ -161,10 +191,10 @@ func (l *lines) cut() ([]byte, error) {
 			}
 		}
 		have := l.buf[l.start:l.end]
-		if i := lineEnd(have[scanned:]); i >= 0 {
+		if i := findLineEnd(have[scanned:]); i >= 0 {
 			line := have[:scanned+i]
 			l.start += len(line) + 1
-			l.afterCR = have[len(line)] == '\r'
+			l.afterCR, l.ended = have[len(line)] == '\r', true
 			return line, l.checkLength(line)
 		}
 		scanned = len(have)
@@ -173,7 +203,7 @@ func (l *lines) cut() ([]byte, error) {
 		}
 		err := l.fill()
 		if errors.Is(err, io.EOF) && scanned > 0 {
-			l.start = l.end
+			l.start, l.ended = l.end, false
 			return have, nil
 		}
 		if err != nil {
@@ -182,8 +212,8 @@ func (l *lines) cut() ([]byte, error) {
 	}
 }
 
-// lineEnd returns the position of the first LF or CR in b, or -1.
-func lineEnd(b []byte) int {
+// findLineEnd returns the position of the first LF or CR in b, or -1.
+func findLineEnd(b []byte) int {
 	lf := bytes.IndexByte(b, '\n')
 	if lf >= 0 {
 		b = b[:lf]
@@ -194,7 +224,7 @@ func lineEnd(b []byte) int {
 	return lf
 }
 
-func (l *lines) checkLength(line []byte) error {
+func (l *input) checkLength(line []byte) error {
 	if len(line) <= maxLine {
 		return nil
 	}
@@ -202,7 +232,7 @@ func (l *lines) checkLength(line []byte) error {
 }
 
 // fill reads more behind what the buffer holds, moving or growing it for room.
-func (l *lines) fill() error {
+func (l *input) fill() error {
 	if l.end == len(l.buf) {
 		into := l.buf
 		if l.start < len(l.buf)/2 {

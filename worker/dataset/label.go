@@ -1,0 +1,99 @@
+package dataset
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Label says which column is the label and how to read it. Without a rule the
+// label must be -1, 0 or 1, and -1 means 0.
+type Label struct {
+	Column  string   // name; empty: what the format calls its label
+	AtLeast *float64 // 1 if the number is at least this, else 0
+	OneOf   []string // 1 if the value is one of these, else 0
+	Number  bool     // any finite number, as it is: for regression
+}
+
+// ParseLabel reads COLUMN, COLUMN>=T or COLUMN=V,W.
+func ParseLabel(s string) (Label, error) {
+	i := strings.IndexByte(s, '=')
+	if i < 0 {
+		return Label{Column: s}, nil
+	}
+	if column, ok := strings.CutSuffix(s[:i], ">"); ok {
+		t, want := parseFloat([]byte(s[i+1:]))
+		if want != "" {
+			return Label{}, fmt.Errorf("read label rule %q: %q: want %s after >=", s, s[i+1:], want)
+		}
+		return Label{Column: column, AtLeast: &t}, nil
+	}
+	values := strings.Split(s[i+1:], ",")
+	for _, v := range values {
+		if v == "" {
+			return Label{}, fmt.Errorf("read label rule %q: want values after =, separated by commas", s)
+		}
+	}
+	return Label{Column: s[:i], OneOf: values}, nil
+}
+
+// String writes the rule in the form that ParseLabel reads.
+func (l Label) String() string {
+	switch {
+	case l.AtLeast != nil:
+		return l.Column + ">=" + strconv.FormatFloat(*l.AtLeast, 'g', -1, 64)
+	case l.OneOf != nil:
+		return l.Column + "=" + strings.Join(l.OneOf, ",")
+	}
+	return l.Column
+}
+
+// rules counts the rules given.
+func (l *Label) validate() error {
+	n := 0
+	for _, given := range []bool{l.AtLeast != nil, l.OneOf != nil, l.Number} {
+		if given {
+			n++
+		}
+	}
+	if n > 1 {
+		return errors.New("label: want one of at_least, one_of and number")
+	}
+	return nil
+}
+
+// ruled reports whether a rule is given.
+func (l *Label) ruled() bool { return l.AtLeast != nil || l.OneOf != nil || l.Number }
+
+// parse reads a label. Of what is wrong it says what was wanted.
+func (l *Label) parse(b []byte) (label float32, want string) {
+	if len(b) == 0 {
+		return 0, wantValue
+	}
+	switch {
+	case l.OneOf != nil:
+		for _, v := range l.OneOf {
+			if string(b) == v {
+				return 1, ""
+			}
+		}
+		return 0, ""
+	case l.AtLeast != nil:
+		v, want := parseFloat(b)
+		if want == "" && v >= *l.AtLeast {
+			return 1, ""
+		}
+		return 0, want
+	}
+	v, want := parseValue(b)
+	switch {
+	case want != "":
+		return 0, want
+	case l.Number || v == 1:
+		return v, ""
+	case v == 0 || v == -1:
+		return 0, ""
+	}
+	return 0, wantLabel
+}
