@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -260,13 +261,18 @@ func (s *session) keys() map[uint32]uint64 {
 	return keys
 }
 
-// push sends one step: minus one for the session's row on every shard.
+// push sends one step, to all shards at once: minus one for the session's row on
+// each. In some order of its own two bsp workers would wait for each other.
 func (s *session) push() {
 	s.c.t.Helper()
+	var shards sync.WaitGroup
 	for g, key := range s.keys() {
-		body := wire.AppendSection(nil, wire.Section{Table: s.table, Dim: 2, Keys: []uint64{key}, Values: []float32{-1, -1}})
-		s.c.message(g, &wire.Push{Target: s.target(g), Step: s.step, Parts: 1, Rows: 1, Cursor: binary.LittleEndian.AppendUint64(nil, s.step+1)}, body)
+		shards.Go(func() {
+			body := wire.AppendSection(nil, wire.Section{Table: s.table, Dim: 2, Keys: []uint64{key}, Values: []float32{-1, -1}})
+			s.c.message(g, &wire.Push{Target: s.target(g), Step: s.step, Parts: 1, Rows: 1, Cursor: binary.LittleEndian.AppendUint64(nil, s.step+1)}, body)
+		})
 	}
+	shards.Wait()
 	s.step++
 }
 

@@ -53,6 +53,7 @@ type Server struct {
 	client *link.Client
 	server *link.Server
 	mux    *rafttransport.Mux
+	disk   *disk
 
 	formation atomic.Pointer[formation]
 	formedCh  chan struct{} // closed when formation is known
@@ -71,10 +72,12 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{
+	s := &Server{
 		cfg: cfg, log: cfg.Logger.With("server", cfg.Name), started: time.Now(),
 		formedCh: make(chan struct{}), over: make(chan struct{}),
-	}, nil
+	}
+	s.disk = s.newDisk()
+	return s, nil
 }
 
 // Run serves until ctx ends (nil) or the server fails (the cause). It forms the
@@ -189,6 +192,7 @@ func (s *Server) run(ctx context.Context) error {
 	work, workCtx := errgroup.WithContext(ctx)
 	work.Go(func() error { return s.work(workCtx) })
 	work.Go(func() error { return s.guard(workCtx, planeCtx) })
+	work.Go(func() error { return s.disk.Run(workCtx) })
 	err = work.Wait()
 	s.crashBy(nil)
 	sink()

@@ -33,6 +33,7 @@ type Config struct {
 	Bootstrap  []string             // server ids, only on the preferred leader at formation
 	Budget     *Budget              // bytes admitted and not yet applied, shared by the groups of a server; nil: one of its own
 	CopyBudget *table.Budget        // copies for snapshots, shared by the tables of a server; nil: one of its own
+	Refuse     func() string        // why no push can be taken now, "" = it can; nil: never
 	Heartbeat  time.Duration        // default 300 ms
 	Logger     *slog.Logger         // nil = discard
 	Bugs       Bugs                 // planted faults
@@ -166,6 +167,14 @@ func (g *Group) elsewhere() wire.Answer {
 		return wire.Answer{Status: wire.Busy, After: catchUp, Detail: "this replica is becoming the leader"}
 	}
 	return wire.Answer{Status: wire.NotLeader, Leader: st.Leader}
+}
+
+// refuses says why the server takes no push now, or nothing.
+func (g *Group) refuses() string {
+	if g.cfg.Refuse == nil {
+		return ""
+	}
+	return g.cfg.Refuse()
 }
 
 // full says that the log is above its high-water mark: nothing more is

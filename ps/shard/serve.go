@@ -8,8 +8,12 @@ import (
 	"hcclps/ps/wire"
 )
 
-// busyAfter is how long, in milliseconds, a refused push waits.
-const busyAfter = 20
+// How long, in milliseconds, a refused push waits: for the log or the inbox, and
+// for what the owner of the server must mend.
+const (
+	busyAfter    = 20
+	refusedAfter = 500
+)
 
 // Serve answers one request to this group. m is its decoded head, bodyLen the
 // length of its body; what m aliases must stay as it is until Serve returns. It
@@ -46,6 +50,9 @@ func (g *Group) push(ctx context.Context, m *wire.Push, bodyLen int, r Request) 
 	ref := pushRef{m.Job, m.Worker, m.Incarnation, m.Step, m.Part}
 	if bodyLen+entryHead > g.maxEntry {
 		return wire.Answer{Status: wire.Refused, Detail: fmt.Sprintf("%v has %d bytes, at most %d fit in the log: use more parts a step, or raise --log-budget", ref, bodyLen, g.maxEntry-entryHead)}
+	}
+	if why := g.refuses(); why != "" {
+		return wire.Answer{Status: wire.Busy, After: refusedAfter, Detail: why}
 	}
 	if g.full() {
 		return wire.Answer{Status: wire.Busy, After: busyAfter, Detail: "the log is full until the next snapshot is written"}
