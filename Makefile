@@ -19,8 +19,8 @@ fmt:
 	gofumpt -w .
 fuzz: ## every target for FUZZTIME
 	FUZZTIME=$(FUZZTIME) .ci/fuzz
-bench: ## BENCH=regexp chooses
-	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+bench: ## BENCH=regexp chooses; all of it wants 8 GB and half an hour
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 2h ./...
 sim: ## seeded faults, judged by the verifier
 	$(GO) test -count=1 -timeout 15m -run 'TestVerifier' ./ps/pstest -seeds $(SEEDS)
 cover:
