@@ -1,6 +1,13 @@
-// Package metric judges predictions against labels: log loss, AUC and accuracy
-// of a binary classifier, from all scores, the same bits in whatever order and
-// by however many workers the rows were counted.
+// Package metric judges predictions against labels, the same bits in whatever
+// order and by however many workers the rows were counted.
+//
+// Binary is for probabilities: log loss, AUC, the area under the
+// precision-recall curve, calibration and accuracy. Regression is for numbers:
+// RMSE and MAE. Grouped is for ranking: GAUC, hit rate, recall and NDCG by user
+// or any other field. Each of a job's workers counts its rows; Append and Decode
+// carry what was counted, and Merge adds it up exactly.
+//
+// The package starts no goroutine.
 package metric
 
 import (
@@ -96,6 +103,44 @@ func (b *Binary) Accuracy() float64 {
 		}
 	}
 	return float64(hits) / float64(b.Rows())
+}
+
+// PRAUC returns the area under the precision-recall curve as average precision:
+// the sum over thresholds of the recall gained times the precision there, rows
+// of one score being taken at once. NaN without a row of label 1.
+func (b *Binary) PRAUC() float64 {
+	b.sort()
+	if b.hasNaN() {
+		return math.NaN()
+	}
+	var area float64
+	p, n := len(b.pos), len(b.neg) // rows below the threshold
+	for p > 0 {
+		s := b.pos[p-1]
+		from := p
+		for p > 0 && b.pos[p-1] == s {
+			p--
+		}
+		for n > 0 && b.neg[n-1] >= s {
+			n--
+		}
+		hits, taken := len(b.pos)-p, len(b.pos)-p+len(b.neg)-n
+		area += float64(from-p) * float64(hits) / float64(taken)
+	}
+	return area / float64(len(b.pos))
+}
+
+// Calibration returns the mean score divided by the mean label: 1 where the
+// model predicts as many rows of label 1 as there are; NaN or infinite without
+// one.
+func (b *Binary) Calibration() float64 {
+	var sum exactSum
+	for _, scores := range [][]float32{b.pos, b.neg} {
+		for _, s := range scores {
+			sum.add(float64(s))
+		}
+	}
+	return sum.value() / float64(len(b.pos))
 }
 
 // sort puts the scores in an order that does not depend on that of the rows.
