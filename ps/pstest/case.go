@@ -129,9 +129,14 @@ func (c *jobCase) nextCall(w Who) uint64 {
 }
 
 // progress is how many steps of a worker were acknowledged before a moment,
-// and how many were begun; begun counts lives before the given one only,
-// unless that is 0.
+// and how many were begun; it counts lives before the given one only, unless
+// that is 0. A session that joined at a step counts as that many steps.
 func (c *jobCase) progress(worker string, before uint64, life int) (acked, begun uint64) {
+	for _, o := range c.opens[worker] {
+		if o.Return < before && (life == 0 || o.Life < life) {
+			acked, begun = max(acked, o.Clock), max(begun, o.Clock)
+		}
+	}
 	for _, p := range c.pushes[worker] {
 		if life > 0 && p.Life >= life {
 			continue
@@ -144,6 +149,55 @@ func (c *jobCase) progress(worker string, before uint64, life int) (acked, begun
 		}
 	}
 	return acked, begun
+}
+
+// gap is a range of steps that a worker skipped: it was expelled and joined
+// again at To. What it had sent of them may have been applied in part.
+type gap struct{ from, to uint64 }
+
+func (c *jobCase) gaps(worker string) []gap {
+	var out []gap
+	for _, o := range c.opens[worker] {
+		if acked, begun := c.progress(worker, o.Call, o.Life); o.Absent && o.Clock > begun {
+			out = append(out, gap{acked, o.Clock})
+		}
+	}
+	return out
+}
+
+// skipped is how many steps a worker certainly, and how many more it maybe,
+// skipped.
+func (c *jobCase) skipped(worker string) (never, maybe uint64) {
+	for _, g := range c.gaps(worker) {
+		for step := g.from; step < g.to; step++ {
+			if c.sent(worker, step) {
+				maybe++
+			} else {
+				never++
+			}
+		}
+	}
+	return never, maybe
+}
+
+func (c *jobCase) sent(worker string, step uint64) bool {
+	return slices.ContainsFunc(c.pushes[worker], func(p Push) bool { return p.Step == step })
+}
+
+// cursors are the data positions a session may find: the one behind its last
+// step. Where it has just joined again that is, under bsp, the one behind the
+// last step before; under ssp and asp none, as others go on from there.
+func (c *jobCase) cursors(o Open) [][]byte {
+	for _, g := range c.gaps(o.Worker) {
+		switch {
+		case g.to != o.Clock || c.sent(o.Worker, o.Clock-1):
+		case c.params.Sync != wire.BSP:
+			return [][]byte{nil}
+		default:
+			return [][]byte{cursor(g.from), cursor(g.from + 1)}
+		}
+	}
+	return [][]byte{cursor(o.Clock)}
 }
 
 // candidates are the contents that a worker's step may have been applied with
@@ -159,10 +213,16 @@ func (c *jobCase) candidates(worker string, step uint64, l lane) []contribution 
 			out = append(out, in)
 		}
 	}
+	for _, g := range c.gaps(worker) {
+		if step >= g.from && step < g.to {
+			out = append(out, contribution{})
+		}
+	}
 	return out
 }
 
-// contribution is a worker's step in a lane.
+// contribution is a worker's step in a lane; the zero value is a step that was
+// skipped.
 type contribution struct {
 	rows  uint32
 	grads []Gradient
@@ -264,4 +324,9 @@ func (c *jobCase) finalRows(l lane, want rows) error {
 }
 
 // cursor is the data position that goes with a number of completed steps.
-func cursor(steps uint64) []byte { return binary.LittleEndian.AppendUint64(nil, steps) }
+func cursor(steps uint64) []byte {
+	if steps == 0 {
+		return nil
+	}
+	return binary.LittleEndian.AppendUint64(nil, steps)
+}

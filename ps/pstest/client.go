@@ -39,6 +39,7 @@ type client struct {
 	tables []worker.Embedding // by index in the job; as far as they exist
 	pushed bool               // in this life
 	acted  map[uint64]bool    // steps whose act was played
+	away   bool               // for longer than a lease, before the next open
 }
 
 // who is the client's present life.
@@ -109,7 +110,8 @@ func (c *client) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.Return, o.Clock, o.Cursor = c.rec.tick(), w.Clock(), w.Cursor()
+	o.Return, o.Clock, o.Cursor, o.Absent = c.rec.tick(), w.Clock(), w.Cursor(), c.away
+	c.away = false
 	c.rec.add(func(h *History) { h.Opens = append(h.Opens, o) })
 	c.log("%v open at step %d", next, o.Clock)
 	c.life, c.w, c.pushed, c.tables = next.Life, w, false, nil
@@ -161,6 +163,8 @@ func (c *client) step(ctx context.Context, step uint64) (stopped bool, err error
 		return false, c.kill(ctx, p)
 	case ActZombie:
 		return false, c.zombie(ctx, p)
+	case ActAbsent:
+		return false, c.absent(ctx, p)
 	case ActAhead:
 		var err error
 		ahead := make(chan struct{})
@@ -171,9 +175,10 @@ func (c *client) step(ctx context.Context, step uint64) (stopped bool, err error
 		stopped, err = c.commit(ctx, p)
 		<-ahead
 		return stopped, err
+	default:
+		c.misbehave(ctx, p)
+		return c.commit(ctx, p)
 	}
-	c.misbehave(ctx, p)
-	return c.commit(ctx, p)
 }
 
 // misbehave sends messages by hand before the push.
@@ -191,7 +196,8 @@ func (c *client) misbehave(ctx context.Context, p StepPlan) {
 	case ActFresh:
 		c.readRaw(ctx, p.Reads, Pull{Who: c.who(), Step: step, Fresh: true, First: !c.pushed})
 	case ActHurry:
-		c.push(ctx, c.w, c.who(), p, p.Wait)
+		_ = c.push(ctx, c.w, c.who(), p, p.Wait) // commit tries again
+	default:
 	}
 }
 

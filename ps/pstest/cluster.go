@@ -40,7 +40,7 @@ type Cluster struct {
 	cfg     ClusterConfig
 	net     *p2ptest.Net
 	addrs   []string
-	run     context.Context //nolint:containedctx // the life of all servers
+	spawn   func(s *ps.Server, over func(error)) context.CancelFunc // runs a server
 	stop    context.CancelFunc
 	mu      sync.Mutex
 	members []member
@@ -72,7 +72,12 @@ func NewCluster(ctx context.Context, cfg ClusterConfig) *Cluster {
 	for i := range servers {
 		c.addrs = append(c.addrs, Host(i)+":7000")
 	}
-	c.run, c.stop = context.WithCancel(ctx)
+	ctx, c.stop = context.WithCancel(ctx)
+	c.spawn = func(s *ps.Server, over func(error)) context.CancelFunc {
+		ctx, cancel := context.WithCancel(ctx)
+		go func() { over(s.Run(ctx)) }()
+		return cancel
+	}
 	return c
 }
 
@@ -107,19 +112,15 @@ func (c *Cluster) Start(i int) error {
 	if m.server != nil || m.retired {
 		return nil
 	}
-	ctx, cancel := context.WithCancel(c.run)
-	*m = member{server: s, cancel: cancel, ended: make(chan struct{})}
-	go func() {
-		err := s.Run(ctx)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.over(i, err)
-	}()
+	*m = member{server: s, ended: make(chan struct{})}
+	m.cancel = c.spawn(s, func(err error) { c.over(i, err) })
 	return nil
 }
 
-// over notes the end of a server's life; c.mu is held.
+// over notes the end of a server's life.
 func (c *Cluster) over(i int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	m := &c.members[i]
 	m.err, m.server = err, nil
 	switch {

@@ -3,6 +3,7 @@ package pstest
 import (
 	"context"
 	"math"
+	"time"
 
 	"hcclps/ps/wire"
 )
@@ -11,6 +12,21 @@ import (
 func (c *client) kill(ctx context.Context, p StepPlan) error {
 	_ = c.push(ctx, c.w, c.who(), p, p.Wait) // the dead tell nothing
 	c.w.Abandon()
+	return c.open(ctx)
+}
+
+// absence is longer than a lease.
+const absence = 40 * time.Second
+
+// absent ends the process, sometimes during its push, and starts the worker
+// anew when the others have gone on without it.
+func (c *client) absent(ctx context.Context, p StepPlan) error {
+	if p.Back%2 == 0 {
+		_ = c.push(ctx, c.w, c.who(), p, p.Wait) // the dead tell nothing
+	}
+	c.w.Abandon()
+	sleep(ctx, absence)
+	c.away = true
 	return c.open(ctx)
 }
 

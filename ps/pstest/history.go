@@ -50,6 +50,7 @@ type Open struct {
 	Call, Return uint64
 	Clock        uint64
 	Cursor       []byte
+	Absent       bool // the worker was away for longer than a lease: it may have been expelled, and have joined again
 }
 
 // Outcome is what a caller knows about its request.

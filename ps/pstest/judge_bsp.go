@@ -2,6 +2,7 @@ package pstest
 
 import (
 	"fmt"
+	"slices"
 
 	"hcclps/ps/wire"
 )
@@ -26,12 +27,18 @@ func (c *jobCase) judgeBSP(l lane) error {
 	return first
 }
 
-// last is the most steps any worker has completed on any shard.
+// last is the most steps any worker has completed on any shard, or was told to
+// have.
 func (c *jobCase) last() uint64 {
 	last := uint64(0)
 	for _, done := range c.done {
 		for _, d := range done {
 			last = max(last, d)
+		}
+	}
+	for _, opens := range c.opens {
+		for _, o := range opens {
+			last = max(last, o.Clock)
 		}
 	}
 	return last
@@ -158,7 +165,7 @@ func (s *bspSearch) branch(step uint64, rs rows, open []read, left []string, cho
 		s.note(step, fmt.Errorf("step %d of worker %s is counted, but it was never sent", step, left[0]))
 	}
 	for _, c := range all {
-		if s.branch(step, rs, open, left[1:], append(chosen[:len(chosen):len(chosen)], c)) {
+		if s.branch(step, rs, open, left[1:], append(slices.Clip(chosen), c)) {
 			return true
 		}
 	}

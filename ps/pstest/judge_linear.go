@@ -109,6 +109,9 @@ func (s *asyncSearch) stepOperations() []porcupine.Operation {
 	for w := range s.chosen {
 		for step := range s.chosen[w] {
 			op := porcupine.Operation{Input: stepInput{w, uint64(step)}, Call: math.MaxInt64, Return: math.MaxInt64}
+			if !s.sent(s.workers[w], uint64(step)) {
+				op.Call = 0 // skipped: nothing happens, at any time
+			}
 			for _, p := range s.pushes[s.workers[w]] {
 				if p.Step != uint64(step) {
 					continue

@@ -19,7 +19,7 @@ import (
 // bench is a cluster with one worker that pushes, while a server loses its log.
 type bench struct {
 	t   *testing.T
-	ctx context.Context
+	ctx context.Context //nolint:containedctx // the time of the test
 	c   *pstest.Cluster
 	w   *worker.Client
 	e   worker.Embedding

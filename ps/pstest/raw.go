@@ -19,7 +19,6 @@ import (
 type raw struct {
 	link   *link.Client
 	layout layout.Layout
-	seeds  []string
 	run    sync.WaitGroup
 	stop   context.CancelFunc
 }

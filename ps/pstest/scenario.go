@@ -74,6 +74,7 @@ const (
 	ActKill    Act = "kill"    // the process dies during the push
 	ActZombie  Act = "zombie"  // the process is restarted while it pushes, and pushes on
 	ActFresh   Act = "fresh"   // a linearizable read
+	ActAbsent  Act = "absent"  // the process dies and is started again after its lease has ended
 	ActAhead   Act = "ahead"   // the read of the next step is sent during the push
 )
 
@@ -184,6 +185,10 @@ func (m *maker) job(name string, world int) {
 			w.Steps = append(w.Steps, m.step(&j, k))
 		}
 		j.Workers = append(j.Workers, w)
+	}
+	if r.IntN(3) == 0 {
+		away := j.Workers[r.IntN(world)]
+		away.Steps[r.IntN(len(away.Steps))].Act = ActAbsent
 	}
 	if r.IntN(2) == 0 {
 		j.Changes = append(j.Changes, ChangePlan{Before: uint64(1 + r.IntN(steps/2)), Kind: wire.PlanRate, Rate: []float32{0.5, 2, 0.25}[r.IntN(3)]})

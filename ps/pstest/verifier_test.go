@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	seeds  = flag.Int("seeds", 8, "scenarios that TestVerifier plays")
+	seeds  = flag.Int("seeds", 25, "scenarios that TestVerifier plays")
 	first  = flag.Uint64("first", 1, "the first seed of TestVerifier")
 	replay = flag.String("replay", "", "folder of a failed run, for TestReplay")
 )
