@@ -9,7 +9,9 @@ func Add(dst, src []float32) {
 	n := len(dst)
 	src = src[:n]
 	done := addFast(unsafe.SliceData(dst), unsafe.SliceData(src), n)
-	addPlain(dst[done:], src[done:])
+	if done < n {
+		addPlain(dst[done:], src[done:])
+	}
 }
 
 func addPlain(dst, src []float32) {
@@ -21,8 +23,11 @@ func addPlain(dst, src []float32) {
 
 // Scale multiplies every element of dst by k.
 func Scale(dst []float32, k float32) {
-	done := scaleFast(unsafe.SliceData(dst), k, len(dst))
-	scalePlain(dst[done:], k)
+	n := len(dst)
+	done := scaleFast(unsafe.SliceData(dst), k, n)
+	if done < n {
+		scalePlain(dst[done:], k)
+	}
 }
 
 func scalePlain(dst []float32, k float32) {
@@ -36,7 +41,9 @@ func Axpy(dst []float32, k float32, src []float32) {
 	n := len(dst)
 	src = src[:n]
 	done := axpyFast(unsafe.SliceData(dst), k, unsafe.SliceData(src), n)
-	axpyPlain(dst[done:], k, src[done:])
+	if done < n {
+		axpyPlain(dst[done:], k, src[done:])
+	}
 }
 
 func axpyPlain(dst []float32, k float32, src []float32) {

@@ -1,17 +1,24 @@
-//go:build !amd64
+//go:build !amd64 && !arm64
 
 package vec
 
-func addFast(_, _ *float32, _ int) int                                                { return 0 }
-func scaleFast(_ *float32, _ float32, _ int) int                                      { return 0 }
-func axpyFast(_ *float32, _ float32, _ *float32, _ int) int                           { return 0 }
-func dotFast(_, _ *float32, _ int) (float32, bool)                                    { return 0, false }
-func sgdFast(_ *float64, _, _ *float32, _ int) int                                    { return 0 }
-func momentumFast(_ *float64, _, _, _ *float32, _ int) int                            { return 0 }
-func nesterovFast(_ *float64, _, _, _ *float32, _ int) int                            { return 0 }
-func rmsFast(_ *float64, _, _, _ *float32, _ int) int                                 { return 0 }
-func adamFast(_ *float64, _, _, _, _ *float32, _ int) int                             { return 0 }
-func amsgradFast(_ *float64, _, _, _, _, _ *float32, _ int) int                       { return 0 }
-func ftrlFast(_ *float64, _, _, _, _ *float32, _ int) int                             { return 0 }
-func sumSquaresFast(_ float64, _ *float64, _, _ *float32, _ int) int                  { return 0 }
-func adamNormsFast(_ *float64, _ float64, _ *float64, _, _, _, _ *float32, _ int) int { return 0 }
+func addFast(_, _ *float32, _ int) int                                             { return 0 }
+func scaleFast(_ *float32, _ float32, _ int) int                                   { return 0 }
+func axpyFast(_ *float32, _ float32, _ *float32, _ int) int                        { return 0 }
+func dotFast(_, _ *float32, _ int) (float32, bool)                                 { return 0, false }
+func sgdFast(_ *float64, _, _ *float32, _ int) int                                 { return 0 }
+func momentumFast(_ *float64, _, _, _ *float32, _ int) int                         { return 0 }
+func nesterovFast(_ *float64, _, _, _ *float32, _ int) int                         { return 0 }
+func rmsFast(_ *float64, _, _, _ *float32, _ int) int                              { return 0 }
+func adamFast(_ *float64, _, _, _, _ *float32, _ int) int                          { return 0 }
+func amsgradFast(_ *float64, _, _, _, _, _ *float32, _ int) int                    { return 0 }
+func ftrlFast(_ *float64, _, _, _, _ *float32, _ int) int                          { return 0 }
+func sumSquaresFast(_ float64, _ *float64, _, _ *float32, _ int) int               { return 0 }
+func adamNormsFast(_ *adamNormsCoeffs, _ *float64, _, _, _, _ *float32, _ int) int { return 0 }
+
+func detect() unit { return plain }
+
+func tileShape() (rows, cols int) { return 0, 0 }
+
+func gemmTile(_ int, _ *float32, _, _ int, _, _ *float32, _ int, _ bool) {}
+func transpose8(_ *float32, _ int, _ *float32, _ int)                    {}

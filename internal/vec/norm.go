@@ -27,7 +27,9 @@ func SumSquares(decay float64, w, g []float32) float64 {
 	w = w[:n]
 	var sums lanes
 	done := sumSquaresFast(decay, &sums[0], unsafe.SliceData(w), unsafe.SliceData(g), n)
-	sumSquaresPlain(decay, &sums, w[done:], g[done:])
+	if done < n {
+		sumSquaresPlain(decay, &sums, w[done:], g[done:])
+	}
 	return sums.fold()
 }
 
@@ -39,14 +41,23 @@ func sumSquaresPlain(decay float64, sums *lanes, w, g []float32) {
 	}
 }
 
+// adamNormsCoeffs are in the order the kernel reads them.
+type adamNormsCoeffs struct {
+	Adam
+	apart float64
+}
+
 // Norms is the sum of the squares of w and that of the update that Update would make of it, Size x m / (sqrt(v) x Corr + Eps) + decay x w, with the moments after
 // the gradient. It changes nothing. Order and precision are those of SumSquares.
 func (p *Adam) Norms(decay float64, w, m, v, g []float32) (weights, update float64) {
 	n := len(g)
 	w, m, v = w[:n], m[:n], v[:n]
 	var sums [2]lanes
-	done := adamNormsFast(&p.Size, decay, &sums[0][0], unsafe.SliceData(w), unsafe.SliceData(m), unsafe.SliceData(v), unsafe.SliceData(g), n)
-	p.normsPlain(decay, &sums, w[done:], m[done:], v[done:], g[done:])
+	c := adamNormsCoeffs{*p, decay}
+	done := adamNormsFast(&c, &sums[0][0], unsafe.SliceData(w), unsafe.SliceData(m), unsafe.SliceData(v), unsafe.SliceData(g), n)
+	if done < n {
+		p.normsPlain(decay, &sums, w[done:], m[done:], v[done:], g[done:])
+	}
 	return sums[0].fold(), sums[1].fold()
 }
 

@@ -17,7 +17,9 @@ func (p *SGD) Update(w, g []float32) {
 	n := len(g)
 	w = w[:n]
 	done := sgdFast(&p.LR, unsafe.SliceData(w), unsafe.SliceData(g), n)
-	p.plain(w[done:], g[done:])
+	if done < n {
+		p.plain(w[done:], g[done:])
+	}
 }
 
 func (p *SGD) plain(w, g []float32) {
@@ -38,7 +40,9 @@ func (p *Momentum) Update(w, m, g []float32) {
 	n := len(g)
 	w, m = w[:n], m[:n]
 	done := momentumFast(&p.LR, unsafe.SliceData(w), unsafe.SliceData(m), unsafe.SliceData(g), n)
-	p.plain(w[done:], m[done:], g[done:])
+	if done < n {
+		p.plain(w[done:], m[done:], g[done:])
+	}
 }
 
 func (p *Momentum) plain(w, m, g []float32) {
@@ -61,7 +65,9 @@ func (p *Nesterov) Update(w, m, g []float32) {
 	n := len(g)
 	w, m = w[:n], m[:n]
 	done := nesterovFast(&p.LR, unsafe.SliceData(w), unsafe.SliceData(m), unsafe.SliceData(g), n)
-	p.plain(w[done:], m[done:], g[done:])
+	if done < n {
+		p.plain(w[done:], m[done:], g[done:])
+	}
 }
 
 func (p *Nesterov) plain(w, m, g []float32) {
@@ -84,7 +90,9 @@ func (p *RMS) Update(w, s, g []float32) {
 	n := len(g)
 	w, s = w[:n], s[:n]
 	done := rmsFast(&p.LR, unsafe.SliceData(w), unsafe.SliceData(s), unsafe.SliceData(g), n)
-	p.plain(w[done:], s[done:], g[done:])
+	if done < n {
+		p.plain(w[done:], s[done:], g[done:])
+	}
 }
 
 func (p *RMS) plain(w, s, g []float32) {
@@ -108,7 +116,9 @@ func (p *Adam) Update(w, m, v, g []float32) {
 	n := len(g)
 	w, m, v = w[:n], m[:n], v[:n]
 	done := adamFast(&p.Size, unsafe.SliceData(w), unsafe.SliceData(m), unsafe.SliceData(v), unsafe.SliceData(g), n)
-	p.plain(w[done:], m[done:], v[done:], g[done:])
+	if done < n {
+		p.plain(w[done:], m[done:], v[done:], g[done:])
+	}
 }
 
 func (p *Adam) plain(w, m, v, g []float32) {
@@ -137,7 +147,9 @@ func (p *AMSGrad) Update(w, m, v, top, g []float32) {
 	n := len(g)
 	w, m, v, top = w[:n], m[:n], v[:n], top[:n]
 	done := amsgradFast(&p.Size, unsafe.SliceData(w), unsafe.SliceData(m), unsafe.SliceData(v), unsafe.SliceData(top), unsafe.SliceData(g), n)
-	p.plain(w[done:], m[done:], v[done:], top[done:], g[done:])
+	if done < n {
+		p.plain(w[done:], m[done:], v[done:], top[done:], g[done:])
+	}
 }
 
 func (p *AMSGrad) plain(w, m, v, top, g []float32) {
@@ -164,7 +176,9 @@ func (p *FTRL) Update(w, z, n, g []float32) {
 	count := len(g)
 	w, z, n = w[:count], z[:count], n[:count]
 	done := ftrlFast(&p.Rate, unsafe.SliceData(w), unsafe.SliceData(z), unsafe.SliceData(n), unsafe.SliceData(g), count)
-	p.plain(w[done:], z[done:], n[done:], g[done:])
+	if done < count {
+		p.plain(w[done:], z[done:], n[done:], g[done:])
+	}
 }
 
 func (p *FTRL) plain(w, z, n, g []float32) {
