@@ -41,6 +41,9 @@ type LocalConfig struct {
 // localCluster is the cluster's name.
 const localCluster = "local"
 
+// localReady bounds the start of the servers in With.
+const localReady = 2 * time.Minute
+
 // Local is a cluster inside one process. Run is called once; the other methods
 // may be called concurrently.
 type Local struct {
@@ -126,6 +129,29 @@ func (l *Local) Run(ctx context.Context) (err error) {
 		return l.remove(dir, logDir)
 	}
 	return nil
+}
+
+// With runs fn beside the servers: once they are ready, until it returns, with a
+// ctx that also ends when a server fails. It returns when all have ended.
+func (l *Local) With(ctx context.Context, fn func(ctx context.Context) error) error {
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	served := make(chan error, 1)
+	go func() {
+		err := l.Run(serving)
+		cancel(errors.New("a server of the local cluster has ended"))
+		served <- err
+	}()
+	ready, done := context.WithTimeout(ctx, localReady)
+	defer done()
+	err := l.Ready(ready)
+	if err == nil {
+		err = fn(ctx)
+	}
+	stop()
+	return errors.Join(err, <-served)
 }
 
 // folders makes the data folder, and says where logs live in memory: "" where

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hcclps/p2p/link"
+	"hcclps/ps/layout"
 	"hcclps/ps/wire"
 )
 
@@ -69,7 +70,7 @@ func (c *cluster) jobsNow(ctx context.Context, job string) (jobs []wire.JobStatu
 	found := map[uint32]wire.JobStatus{}
 	terms := map[uint32]uint64{}
 	for _, m := range c.layout.Members {
-		s, serr := c.status(ctx, m.Addr)
+		s, serr := ServerStatus(ctx, c.link, m.Addr, false)
 		if serr != nil {
 			err = serr
 			continue
@@ -82,7 +83,7 @@ func (c *cluster) jobsNow(ctx context.Context, job string) (jobs []wire.JobStatu
 		}
 	}
 	for i := range c.layout.Shards {
-		j, ok := found[uint32(i+1)]
+		j, ok := found[layout.GroupOf(i)]
 		if !ok {
 			return nil, i, err
 		}
@@ -91,15 +92,26 @@ func (c *cluster) jobsNow(ctx context.Context, job string) (jobs []wire.JobStatu
 	return jobs, -1, nil
 }
 
-func (c *cluster) status(ctx context.Context, addr string) (wire.ServerStatus, error) {
+// ServerStatus asks one server what it sees, over a client of the caller's.
+func ServerStatus(ctx context.Context, client *link.Client, addr string, waiting bool) (wire.ServerStatus, error) {
 	var s wire.ServerStatus
-	head, err := wire.Control(wire.KindStatus, wire.StatusRequest{})
+	head, err := wire.Control(wire.KindStatus, wire.StatusRequest{Waiting: waiting})
 	if err != nil {
 		return s, err
 	}
-	reply, err := c.link.Call(ctx, addr, link.Call{Head: head, Priority: link.Background})
+	reply, err := client.Call(ctx, addr, link.Call{Head: head, Priority: link.Background})
 	if err != nil {
 		return s, err
 	}
-	return s, json.Unmarshal(reply.Body, &s)
+	a, err := wire.DecodeAnswer(reply.Head)
+	if err != nil {
+		return s, err
+	}
+	if a.Status != wire.OK {
+		return s, &RefusedError{a.Status, a.Detail}
+	}
+	if err := json.Unmarshal(reply.Body, &s); err != nil {
+		return s, fmt.Errorf("read status of %s: %w", addr, err)
+	}
+	return s, nil
 }

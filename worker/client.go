@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"hcclps/p2p/backend"
@@ -96,7 +97,7 @@ type Client struct {
 	servers *cluster
 	session session
 	tables  map[string]*table // by name
-	step    uint64            // steps this worker has completed: its clock
+	step    atomic.Uint64     // steps this worker has completed: its clock
 	sent    push              // the step under way
 	pulls   sync.Pool         // *pull
 
@@ -174,7 +175,7 @@ func (c *Client) Abandon() {
 }
 
 // Clock is the number of steps this worker has completed.
-func (c *Client) Clock() uint64 { return c.step }
+func (c *Client) Clock() uint64 { return c.step.Load() }
 
 // Cursor is the data position stored with the last completed step; nil before
 // the first.

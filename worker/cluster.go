@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -104,8 +103,11 @@ func (c *cluster) discover(ctx context.Context) error {
 		if err := json.Unmarshal(reply.Body, &l); err != nil {
 			return link.Fatal(), fmt.Errorf("read layout: %w", err)
 		}
+		if err := l.Validate(); err != nil {
+			return link.Fatal(), err
+		}
 		c.layout = l
-		return link.Done(), l.Validate()
+		return link.Done(), nil
 	})
 	return err
 }
@@ -115,7 +117,7 @@ type request struct {
 	op    string // for errors and Waiting: "push step 7"
 	group uint32
 	head  []byte
-	again []byte // head of a second sending, nil: the same
+	again func() []byte // head of a second sending, nil: the same
 	body  [][]byte
 	prio  link.Priority
 	alloc func(n int) ([]byte, error)
@@ -133,7 +135,7 @@ func (c *cluster) do(ctx context.Context, r request) (wire.Answer, []byte, error
 	defer c.waits.end(w)
 	route := link.Route{
 		Op:       fmt.Sprintf("%s at %s", r.op, groupName(r.group)),
-		Replicas: func() []string { return c.replicas(r.group) },
+		Replicas: func() []string { return c.layout.Addrs(r.group) },
 		First:    c.leader(r.group),
 	}
 	var answer wire.Answer
@@ -142,7 +144,7 @@ func (c *cluster) do(ctx context.Context, r request) (wire.Answer, []byte, error
 	addr, err := route.Do(ctx, func(ctx context.Context, addr string) (link.Verdict, error) {
 		head := r.head
 		if sent++; sent > 1 && r.again != nil {
-			head = r.again
+			head = r.again()
 			c.counters.retriedPushes.Add(1)
 		}
 		w.set(addr)
@@ -187,16 +189,6 @@ func (c *cluster) verdict(a wire.Answer) (link.Verdict, error) {
 // an error at the deadline wraps those of all tries, and must not look final.
 func notNow(a wire.Answer) error { return fmt.Errorf("%s: %s", a.Status, a.Detail) }
 
-func (c *cluster) replicas(group uint32) []string {
-	var addrs []string
-	for _, id := range c.layout.Replicas(group) {
-		if m, ok := c.layout.Member(id); ok {
-			addrs = append(addrs, m.Addr)
-		}
-	}
-	return addrs
-}
-
 func (c *cluster) leader(group uint32) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -233,54 +225,4 @@ func groupName(g uint32) string {
 		return "the meta group"
 	}
 	return fmt.Sprintf("shard %d", g-1)
-}
-
-// waits is what the worker is waiting for right now.
-type waits struct {
-	mu   sync.Mutex
-	open []*wait
-}
-
-type wait struct {
-	mu    sync.Mutex
-	op    string
-	group uint32
-	addr  string
-	since time.Time
-}
-
-func (w *wait) set(addr string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.addr = addr
-}
-
-func (ws *waits) begin(op string, group uint32) *wait {
-	w := &wait{op: op, group: group, since: time.Now()}
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	ws.open = append(ws.open, w)
-	return w
-}
-
-func (ws *waits) end(w *wait) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	ws.open = slices.DeleteFunc(ws.open, func(o *wait) bool { return o == w })
-}
-
-// Waiting says what the worker waits for, from whom and since when. Workers
-// that a shard waits for are shown by `ps-server status --waiting`. It may be
-// called at any time.
-func (c *Client) Waiting() []wire.Wait {
-	ws := &c.servers.waits
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	var out []wire.Wait
-	for _, w := range ws.open {
-		w.mu.Lock()
-		out = append(out, wire.Wait{Who: c.cfg.Worker, What: w.op, For: []string{groupName(w.group) + " at " + w.addr}, Since: time.Since(w.since)})
-		w.mu.Unlock()
-	}
-	return out
 }

@@ -11,6 +11,7 @@ import (
 
 	"hcclps/internal/vec"
 	"hcclps/p2p/link"
+	"hcclps/ps/layout"
 	"hcclps/ps/wire"
 )
 
@@ -85,7 +86,7 @@ func (s *scan) fill(ctx context.Context) (bool, error) {
 		return len(s.rows) > 0, nil
 	}
 	m := wire.Scan{Target: s.c.target(s.shard), Table: s.table.ID, After: s.after, First: !s.begun, Limit: scanRows}
-	_, body, err := s.c.servers.do(ctx, request{op: "scan", group: uint32(s.shard + 1), head: wire.Append(nil, &m), prio: link.Background})
+	_, body, err := s.c.servers.do(ctx, request{op: "scan", group: layout.GroupOf(s.shard), head: wire.Append(nil, &m), prio: link.Background})
 	if err != nil {
 		return false, err
 	}

@@ -22,5 +22,5 @@
 //
 // Connect starts one goroutine that renews the lease and those of the
 // connections; Close ends them and waits. A Client is used by one goroutine at
-// a time, except for Waiting, Stats and Close.
+// a time, except for Waiting and Stats.
 package worker

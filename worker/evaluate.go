@@ -43,5 +43,5 @@ func (s *Step) at() uint64 {
 	if s.final {
 		return wire.Infinity
 	}
-	return s.c.step
+	return s.c.Clock()
 }

@@ -9,6 +9,7 @@ import (
 
 	"hcclps/internal/vec"
 	"hcclps/p2p/link"
+	"hcclps/ps/layout"
 	"hcclps/ps/wire"
 )
 
@@ -28,8 +29,8 @@ func (c *Client) Pull(ctx context.Context, reads ...Read) error {
 	if err != nil {
 		return fmt.Errorf("pull: %w", err)
 	}
-	if err := p.run(ctx, c.step); err != nil {
-		return fmt.Errorf("pull at step %d: %w", c.step, err)
+	if err := p.run(ctx, c.Clock()); err != nil {
+		return fmt.Errorf("pull at step %d: %w", c.Clock(), err)
 	}
 	return nil
 }
@@ -195,7 +196,7 @@ func (p *pull) shard(ctx context.Context, s int, step uint64) error {
 		what = "pull after the last step"
 	}
 	a, reply, err := p.c.servers.do(ctx, request{
-		op: what, group: uint32(s + 1), head: wire.Append(nil, &m), body: [][]byte{x.body}, prio: link.Pull, alloc: x.room,
+		op: what, group: layout.GroupOf(s), head: wire.Append(nil, &m), body: [][]byte{x.body}, prio: link.Pull, alloc: x.room,
 	})
 	if err != nil {
 		return err

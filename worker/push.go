@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
 	"hcclps/p2p/link"
+	"hcclps/ps/layout"
 	"hcclps/ps/wire"
 )
 
@@ -31,9 +31,9 @@ func (c *Client) Push(ctx context.Context, rows int, cursor []byte, grads ...Gra
 		err = p.run(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("push step %d: %w", c.step, err)
+		return fmt.Errorf("push step %d: %w", c.Clock(), err)
 	}
-	atomic.StoreUint64(&c.step, c.step+1)
+	c.step.Add(1)
 	c.session.cursor = append([]byte(nil), cursor...)
 	return nil
 }
@@ -57,7 +57,7 @@ func (c *Client) encode(rows int, cursor []byte, grads []Gradient) (*push, error
 	parts := int(c.session.params.Parts)
 	shards := len(c.servers.layout.Shards)
 	p := &c.sent
-	p.c, p.step, p.rows, p.cursor = c, c.step, uint32(rows), cursor
+	p.c, p.step, p.rows, p.cursor = c, c.Clock(), uint32(rows), cursor
 	if len(p.bodies) != shards*parts {
 		p.bodies = make([][]byte, shards*parts)
 	}
@@ -130,9 +130,11 @@ func (p *push) send(ctx context.Context, shard, part, parts int) error {
 	if part == parts-1 {
 		m.Cursor = p.cursor
 	}
-	r := request{op: fmt.Sprintf("push step %d", p.step), group: uint32(shard + 1), head: wire.Append(nil, &m), prio: link.Push}
-	m.Resent = true
-	r.again = wire.Append(nil, &m)
+	r := request{op: fmt.Sprintf("push step %d", p.step), group: layout.GroupOf(shard), head: wire.Append(nil, &m), prio: link.Push}
+	r.again = func() []byte {
+		m.Resent = true
+		return wire.Append(nil, &m)
+	}
 	if len(body) > 0 {
 		r.body = [][]byte{body}
 	}

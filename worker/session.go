@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"hcclps/p2p/link"
+	"hcclps/ps/layout"
 	"hcclps/ps/wire"
 )
 
@@ -74,6 +75,9 @@ func (c *Client) openSession(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if opened.Lease < time.Millisecond {
+		return fmt.Errorf("open session: the servers grant a lease of %v", opened.Lease)
+	}
 	s := &c.session
 	s.incarnation, s.params, s.lease = opened.Incarnation, opened.Params, opened.Lease
 	s.renewed, s.changed = start, make(chan struct{})
@@ -92,7 +96,7 @@ func (c *Client) fence(ctx context.Context, opened wire.OpenReply) error {
 		eg.Go(func() error {
 			m := wire.Fence{Target: c.target(i), Params: opened.Params, Rank: uint32(c.cfg.Rank), Owner: opened.Owner}
 			var err error
-			answers[i], _, err = c.servers.do(ectx, request{op: "open session", group: uint32(i + 1), head: wire.Append(nil, &m), prio: link.Push})
+			answers[i], _, err = c.servers.do(ectx, request{op: "open session", group: layout.GroupOf(i), head: wire.Append(nil, &m), prio: link.Push})
 			return err
 		})
 	}
@@ -109,22 +113,23 @@ func (c *Client) fence(ctx context.Context, opened wire.OpenReply) error {
 			first = i
 		}
 	}
-	c.step, s.cursor = answers[first].Done, answers[first].Cursor
+	c.step.Store(answers[first].Done)
+	s.cursor = answers[first].Cursor
 	if len(s.cursor) == 0 {
 		s.cursor = nil
 	}
 	if opened.Rejoin != nil {
-		c.step = max(c.step, *opened.Rejoin)
+		c.step.Store(max(c.Clock(), *opened.Rejoin))
 		if s.params.Sync != BSP {
 			s.cursor = nil // what it had claimed was handed on
 		}
 	}
-	c.cfg.Logger.Info("session open", "job", c.cfg.Job, "worker", c.cfg.Worker, "incarnation", s.incarnation, "step", c.step)
+	c.cfg.Logger.Info("session open", "job", c.cfg.Job, "worker", c.cfg.Worker, "incarnation", s.incarnation, "step", c.Clock())
 	return nil
 }
 
 func (c *Client) target(shard int) wire.Target {
-	return wire.Target{Group: uint32(shard + 1), Job: c.cfg.Job, Worker: c.cfg.Worker, Incarnation: c.session.incarnation}
+	return wire.Target{Group: layout.GroupOf(shard), Job: c.cfg.Job, Worker: c.cfg.Worker, Incarnation: c.session.incarnation}
 }
 
 func (c *Client) ref() wire.SessionRef {
@@ -194,8 +199,8 @@ func (c *Client) Finish(ctx context.Context) error {
 	eg, ectx := errgroup.WithContext(ctx)
 	for i := range c.session.shards {
 		eg.Go(func() error {
-			m := wire.Finish{Target: c.target(i), Step: c.step}
-			a, _, err := c.servers.do(ectx, request{op: "finish", group: uint32(i + 1), head: wire.Append(nil, &m), prio: link.Push})
+			m := wire.Finish{Target: c.target(i), Step: c.Clock()}
+			a, _, err := c.servers.do(ectx, request{op: "finish", group: layout.GroupOf(i), head: wire.Append(nil, &m), prio: link.Push})
 			if err == nil {
 				c.session.shards[i].advance(a)
 			}
@@ -203,7 +208,7 @@ func (c *Client) Finish(ctx context.Context) error {
 		})
 	}
 	if err := eg.Wait(); err != nil {
-		return fmt.Errorf("finish at step %d: %w", c.step, err)
+		return fmt.Errorf("finish at step %d: %w", c.Clock(), err)
 	}
 	c.session.finished = true
 	return nil

@@ -23,7 +23,7 @@ type Stats struct {
 func (c *Client) Stats() Stats {
 	n := &c.servers.counters
 	return Stats{
-		Steps:  atomic.LoadUint64(&c.step),
+		Steps:  c.Clock(),
 		Pushes: n.pushes.Load(), RetriedPushes: n.retriedPushes.Load(), DuplicatePushes: n.duplicatePushes.Load(),
 		Pulls: n.pulls.Load(), PulledRows: n.pulledRows.Load(), PushedRows: n.pushedRows.Load(),
 		PulledBytes: n.pulledBytes.Load(), PushedBytes: n.pushedBytes.Load(),

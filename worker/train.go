@@ -43,7 +43,7 @@ type Report struct {
 // returns what it did and ErrStopped.
 func (c *Client) Train(ctx context.Context, m Model, src dataset.Source, opt TrainOptions) (Report, error) {
 	t := &trainer{c: c, m: m, opt: opt, feed: c.newFeed(src, max(opt.Epochs, 1)), start: time.Now()}
-	t.rep.Resumed, t.rep.Steps = c.step, c.step
+	t.rep.Resumed, t.rep.Steps = c.Clock(), c.Clock()
 	t.step = Step{c: c, training: true}
 	err := t.run(ctx)
 	if err == nil {
@@ -96,7 +96,7 @@ func (t *trainer) run(ctx context.Context) error {
 		t.step.begin(cur, ready)
 		if cur.Rows > 0 {
 			if err := t.step.forward(t.m); err != nil {
-				return fmt.Errorf("model at step %d: %w", t.c.step, err)
+				return fmt.Errorf("model at step %d: %w", t.c.Clock(), err)
 			}
 		}
 		if more, err = t.feed.next(ctx, next); err != nil {
@@ -133,7 +133,7 @@ func (t *trainer) readAhead(ctx context.Context, next *dataset.Batch) *ahead {
 	if len(a.uses) == 0 {
 		return nil
 	}
-	at := t.c.step + 1
+	at := t.c.Clock() + 1
 	go func() { a.done <- s.read(ctx, at, a.uses) }()
 	return a
 }
@@ -162,11 +162,11 @@ func (a *ahead) settle(log *slog.Logger) {
 
 func (t *trainer) finishStep(b *dataset.Batch) {
 	s := &t.step
-	t.rep.Steps = t.c.step
+	t.rep.Steps = t.c.Clock()
 	t.rep.Rows += uint64(b.Rows)
 	t.loss += s.lossSum
 	if t.opt.OnStep != nil {
-		p := Progress{Step: t.c.step, Rows: t.rep.Rows}
+		p := Progress{Step: t.c.Clock(), Rows: t.rep.Rows}
 		if d, ok := t.feed.(*dealt); ok {
 			p.Epoch = d.epoch
 		}

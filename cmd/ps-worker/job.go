@@ -18,7 +18,7 @@ import (
 )
 
 // defaultRate is the learning rate that suits adagrad on every data set we
-// measure.
+// measure; other rules have their own defaults.
 const defaultRate = 0.5
 
 // newJob checks all flags and opens all files before anything is started.
@@ -39,7 +39,7 @@ func newJob(c *cli.Context) (*job, error) {
 	); err != nil {
 		return nil, err
 	}
-	if j.opt, err = optimizer(c.String("optimizer"), c.Float64("lr")); err != nil {
+	if j.opt, err = optimizer(c); err != nil {
 		return nil, err
 	}
 	if err := j.worker(log); err != nil {
@@ -52,9 +52,16 @@ func newJob(c *cli.Context) (*job, error) {
 }
 
 // optimizer reads NAME[:param=value,...] and checks it against ps/optim.
-func optimizer(s string, lr float64) (worker.Optimizer, error) {
+func optimizer(c *cli.Context) (worker.Optimizer, error) {
+	s := c.String("optimizer")
 	name, rest, _ := strings.Cut(s, ":")
-	o := worker.Optimizer{Name: name, Params: map[string]float64{"lr": lr}}
+	o := worker.Optimizer{Name: name, Params: map[string]float64{}}
+	switch {
+	case c.IsSet("lr"):
+		o.Params["lr"] = c.Float64("lr")
+	case name == "adagrad":
+		o.Params["lr"] = defaultRate
+	}
 	for p := range strings.SplitSeq(rest, ",") {
 		if p == "" {
 			continue

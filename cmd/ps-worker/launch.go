@@ -223,7 +223,7 @@ func (l *launcher) worker(rank, port int) process {
 		"RANK="+strconv.Itoa(rank), "LOCAL_RANK="+strconv.Itoa(rank), "WORLD_SIZE="+strconv.Itoa(l.c.Int("workers")),
 		"MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(port),
 		"HCCLPS_SERVERS="+strings.Join(l.addrs, ","), "HCCLPS_CLUSTER="+l.cluster, "HCCLPS_JOB="+l.job,
-		fmt.Sprintf("HCCLPS_WORKER=%s-%d", "worker", rank), reportDirEnv+"="+filepath.Join(l.dir, "reports"))
+		fmt.Sprintf("HCCLPS_WORKER=worker-%d", rank), reportDirEnv+"="+filepath.Join(l.dir, "reports"))
 	return process{name: fmt.Sprintf("worker-%d", rank), path: l.command[0], args: l.command[1:], env: env, rank: rank, worker: true}
 }
 

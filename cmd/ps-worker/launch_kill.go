@@ -146,7 +146,8 @@ func (k *killer) killLeader(ctx context.Context, v view) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	err := k.watch.until(ctx, func(now view) bool {
+	// An error means that the job ended, or is stuck: then its own deadlines say so.
+	_ = k.watch.until(ctx, func(now view) bool {
 		led = slices.DeleteFunc(led, func(g uint32) bool {
 			if now.lead[g] == "" || now.applied[g] <= v.applied[g] {
 				return false
@@ -156,7 +157,6 @@ func (k *killer) killLeader(ctx context.Context, v view) {
 		})
 		return len(led) == 0
 	})
-	_ = err // the job ended, or is stuck: then its own deadlines say so
 }
 
 // recovery is the time without service after a leader kill, in milliseconds.

@@ -38,7 +38,7 @@ type processes struct {
 
 	mu       sync.Mutex
 	children map[string]*child
-	json     bool // rank 0 printed a line of JSON, which report prints instead
+	json     []byte // rank 0's line of JSON, which report prints with more in it
 }
 
 type child struct {
@@ -53,16 +53,16 @@ func newProcesses(stdout, stderr io.Writer, log *slog.Logger) *processes {
 	return &processes{stdout: stdout, stderr: stderr, log: log, children: map[string]*child{}}
 }
 
-func (ps *processes) start(p process) error {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
+func (all *processes) start(p process) error {
+	all.mu.Lock()
+	defer all.mu.Unlock()
 	c := &child{process: p, ended: make(chan struct{})}
-	ps.children[p.name] = c
-	return ps.spawn(c)
+	all.children[p.name] = c
+	return all.spawn(c)
 }
 
 // spawn starts a child's process; the lock is held.
-func (ps *processes) spawn(c *child) error {
+func (all *processes) spawn(c *child) error {
 	if c.socket != "" {
 		if err := os.Remove(c.socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("start %s: %w", c.name, err)
@@ -71,62 +71,60 @@ func (ps *processes) spawn(c *child) error {
 	cmd := exec.Command(c.path, c.args...) //nolint:noctx // ended by kill and stopAll, never by a context
 	cmd.Env = c.env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	out := &lines{to: ps.stdout, prefix: "[" + c.name + "] "}
-	errs := &lines{to: ps.stderr, prefix: "[" + c.name + "] "}
+	out := &lines{to: all.stdout, prefix: "[" + c.name + "] "}
+	errs := &lines{to: all.stderr, prefix: "[" + c.name + "] "}
 	cmd.Stdout, cmd.Stderr = out, errs
 	if c.worker && c.rank == 0 {
-		out.prefix, out.take = "", ps.takeJSON
-		cmd.Stderr = ps.stderr // a progress bar draws itself
+		out.prefix, out.take = "", all.takeJSON
+		cmd.Stderr = all.stderr // a progress bar draws itself
 	}
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", c.name, err)
 	}
 	c.cmd, c.killed = cmd, false
-	go ps.reap(c, cmd)
+	go all.reap(c, cmd)
 	return nil
 }
 
 // takeJSON keeps rank 0's line of JSON back.
-func (ps *processes) takeJSON(line []byte) bool {
+func (all *processes) takeJSON(line []byte) bool {
 	if !bytes.HasPrefix(line, []byte("{")) {
 		return false
 	}
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	ps.json = true
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.json = bytes.Clone(line)
 	return true
 }
 
 // reap waits for a child; one that we killed is started again.
-func (ps *processes) reap(c *child, cmd *exec.Cmd) {
+func (all *processes) reap(c *child, cmd *exec.Cmd) {
 	err := cmd.Wait()
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	if c.killed && !ps.stopping {
-		ps.log.Info("killed, starting again", "process", c.name)
-		if serr := ps.spawn(c); serr == nil {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if c.killed && !all.stopping {
+		all.log.Info("killed, starting again", "process", c.name)
+		if err = all.spawn(c); err == nil {
 			return
-		} else {
-			err = serr
 		}
 	}
 	c.err = err
 	close(c.ended)
-	if !c.worker && !ps.stopping && ps.onFailure != nil {
+	if !c.worker && !all.stopping && all.onFailure != nil {
 		if err == nil {
 			err = errors.New("it stopped by itself")
 		}
-		ps.onFailure(c.name, err)
+		all.onFailure(c.name, err)
 	}
 }
 
 // kill sends SIGKILL; the process is started again. It reports whether the
 // process was still there.
-func (ps *processes) kill(name string) bool {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	c := ps.children[name]
+func (all *processes) kill(name string) bool {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	c := all.children[name]
 	select {
 	case <-c.ended:
 		return false
@@ -137,11 +135,11 @@ func (ps *processes) kill(name string) bool {
 }
 
 // waitFor returns when all of these have ended well, or one has not.
-func (ps *processes) waitFor(ctx context.Context, names []string) error {
+func (all *processes) waitFor(ctx context.Context, names []string) error {
 	failed := make(chan error, len(names))
 	var wg sync.WaitGroup
 	for _, n := range names {
-		c := ps.child(n)
+		c := all.child(n)
 		wg.Go(func() {
 			select {
 			case <-c.ended:
@@ -153,12 +151,12 @@ func (ps *processes) waitFor(ctx context.Context, names []string) error {
 			}
 		})
 	}
-	all := make(chan struct{})
-	go func() { wg.Wait(); close(all) }()
+	ended := make(chan struct{})
+	go func() { wg.Wait(); close(ended) }()
 	select {
 	case err := <-failed:
 		return err
-	case <-all:
+	case <-ended:
 		select {
 		case err := <-failed:
 			return err
@@ -168,40 +166,40 @@ func (ps *processes) waitFor(ctx context.Context, names []string) error {
 	}
 }
 
-func (ps *processes) child(name string) *child {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	return ps.children[name]
+func (all *processes) child(name string) *child {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return all.children[name]
 }
 
 // stopAll ends workers, then servers: SIGTERM, and SIGKILL after ten seconds.
-func (ps *processes) stopAll() {
-	ps.mu.Lock()
-	ps.stopping = true
+func (all *processes) stopAll() {
+	all.mu.Lock()
+	all.stopping = true
 	var workers, servers []*child
-	for _, c := range ps.children {
+	for _, c := range all.children {
 		if c.worker {
 			workers = append(workers, c)
 		} else {
 			servers = append(servers, c)
 		}
 	}
-	ps.mu.Unlock()
-	ps.stop(workers)
-	ps.stop(servers)
+	all.mu.Unlock()
+	all.stop(workers)
+	all.stop(servers)
 }
 
-func (ps *processes) stop(cs []*child) {
+func (all *processes) stop(cs []*child) {
 	for _, c := range cs {
 		_ = c.cmd.Process.Signal(syscall.SIGTERM) // it may have ended already
 	}
-	deadline := time.NewTimer(10 * time.Second)
-	defer deadline.Stop()
+	patience, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
 	for _, c := range cs {
 		select {
 		case <-c.ended:
 			continue
-		case <-deadline.C:
+		case <-patience.Done():
 		}
 		_ = c.cmd.Process.Kill()
 		<-c.ended

@@ -12,8 +12,9 @@ import (
 // counted added to it, as JSON if the workers print JSON.
 func (l *launcher) report(k *killer, w *watcher) error {
 	r, err := l.readReport(0)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil // the program leaves no reports
+	if errors.Is(err, os.ErrNotExist) { // the program leaves no reports
+		_, err := l.c.App.Writer.Write(l.procs.json)
+		return err
 	}
 	if err != nil {
 		return err
@@ -31,7 +32,7 @@ func (l *launcher) report(k *killer, w *watcher) error {
 		r.LongestGapMS = max(r.LongestGapMS, o.LongestGapMS)
 	}
 	r.LeaderKills, r.WorkerKills, r.Elections, r.Recovery = &k.leaders, &k.workerKill, &w.terms, k.recovery()
-	if l.procs.json {
+	if l.procs.json != nil {
 		return json.NewEncoder(l.c.App.Writer).Encode(r)
 	}
 	if k.leaders+k.workerKill == 0 {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -61,7 +62,7 @@ func TestKilledProcessesLoseAndRepeatNothing(t *testing.T) {
 	bin, data := build(t), clickData(t)
 	train := []string{"--data", data, "--epochs", "10", "--batch", "64"}
 	quiet := launched(t, bin, nil, train)
-	slow := append(train, "--step-delay", "12ms")
+	slow := slices.Concat(train, []string{"--step-delay", "12ms"})
 	hurt := launched(t, bin, []string{"--kill-leader-every", "700ms", "--kills", "3,0"}, slow)
 	if hurt.Digest != quiet.Digest {
 		t.Errorf("digest after %d leader kills is %s, undisturbed %s", *hurt.LeaderKills, hurt.Digest, quiet.Digest)

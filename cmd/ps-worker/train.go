@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -40,7 +38,7 @@ func trainCommand() *cli.Command {
 			&cli.IntFlag{Name: "epochs", Value: 5, Usage: "passes over the data", EnvVars: env("epochs")},
 			&cli.IntFlag{Name: "batch", Value: 256, Usage: "rows a step and worker", EnvVars: env("batch")},
 			&cli.StringFlag{Name: "optimizer", Value: "adagrad", Usage: "`NAME`[:param=value,...]", EnvVars: env("optimizer")},
-			&cli.Float64Flag{Name: "lr", Value: defaultRate, Usage: "learning rate", EnvVars: env("lr")},
+			&cli.Float64Flag{Name: "lr", Usage: "learning rate; default: 0.5 for adagrad, else the optimizer's own", EnvVars: env("lr")},
 			&cli.StringFlag{Name: "reduce", Value: "mean", Usage: "over rows: mean or sum", EnvVars: env("reduce")},
 			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of initial parameters and the order of rows", EnvVars: env("seed")},
 			&cli.StringFlag{Name: "job", Usage: "`NAME` workers share; default: random", EnvVars: env("job")},
@@ -70,32 +68,7 @@ func train(c *cli.Context) error {
 	if j.local == nil {
 		return j.run(c.Context)
 	}
-	return j.runWithServers(c.Context)
-}
-
-// runWithServers runs the job beside the servers of this process, which end
-// after it, also when it is told to stop.
-func (j *job) runWithServers(ctx context.Context) error {
-	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	served := make(chan error, 1)
-	go func() {
-		err := j.local.Run(serving)
-		cancel(errors.New("an embedded server has ended"))
-		served <- err
-	}()
-	ready, done := context.WithTimeout(ctx, 2*time.Minute)
-	defer done()
-	err := j.local.Ready(ready)
-	if err != nil {
-		err = fmt.Errorf("start embedded servers: %w", err)
-	} else {
-		err = j.run(ctx)
-	}
-	stop()
-	return errors.Join(err, <-served)
+	return j.local.With(c.Context, j.run)
 }
 
 // job is one run of train: what the flags asked for, opened and checked.

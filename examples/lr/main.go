@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"time"
 
 	"github.com/schollz/progressbar/v3"
 
@@ -53,21 +52,11 @@ func run(ctx context.Context, rows int) (err error) {
 	if err != nil {
 		return err
 	}
-	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
-	served := make(chan error, 1)
-	go func() { served <- local.Run(serving) }()
-	err = learn(ctx, local, train, test, best)
-	stop()
-	return errors.Join(err, <-served)
+	return local.With(ctx, func(ctx context.Context) error { return learn(ctx, local, train, test, best) })
 }
 
 // learn is what a user of the SDK writes.
 func learn(ctx context.Context, local *ps.Local, train, test string, best float64) error {
-	ready, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	if err := local.Ready(ready); err != nil {
-		return err
-	}
 	c, err := worker.Connect(ctx, worker.Config{Servers: local.Addrs(), Cluster: local.Cluster(), Network: local.Network(), Job: "lr", Seed: seed})
 	if err != nil {
 		return err

@@ -153,6 +153,20 @@ func (l Layout) Replicas(group uint32) []string {
 	return l.Shards[group-1]
 }
 
+// Addrs lists where the replicas of a group are dialled, preferred leader first.
+func (l Layout) Addrs(group uint32) []string {
+	var addrs []string
+	for _, id := range l.Replicas(group) {
+		if m, ok := l.Member(id); ok {
+			addrs = append(addrs, m.Addr)
+		}
+	}
+	return addrs
+}
+
+// GroupOf is the Raft group of a shard, by its index.
+func GroupOf(shard int) uint32 { return uint32(shard) + 1 }
+
 // Member finds a server by id.
 func (l Layout) Member(id string) (Member, bool) {
 	i := slices.IndexFunc(l.Members, func(m Member) bool { return m.ID == id })

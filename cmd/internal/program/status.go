@@ -2,12 +2,11 @@ package program
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"sync"
 
 	"hcclps/p2p/link"
 	"hcclps/ps/wire"
+	"hcclps/worker"
 )
 
 // ServerView is what one server answered, or why it did not.
@@ -24,37 +23,14 @@ func Statuses(ctx context.Context, client *link.Client, addrs []string, waiting 
 	for i, addr := range addrs {
 		wg.Go(func() {
 			views[i].Addr = addr
-			s, err := status(ctx, client, addr, waiting)
+			s, err := worker.ServerStatus(ctx, client, addr, waiting)
 			if err != nil {
 				views[i].Err = err.Error()
 				return
 			}
-			views[i].Status = s
+			views[i].Status = &s
 		})
 	}
 	wg.Wait()
 	return views
-}
-
-func status(ctx context.Context, client *link.Client, addr string, waiting bool) (*wire.ServerStatus, error) {
-	head, err := wire.Control(wire.KindStatus, wire.StatusRequest{Waiting: waiting})
-	if err != nil {
-		return nil, err
-	}
-	reply, err := client.Call(ctx, addr, link.Call{Head: head})
-	if err != nil {
-		return nil, err
-	}
-	a, err := wire.DecodeAnswer(reply.Head)
-	if err != nil {
-		return nil, err
-	}
-	if a.Status != wire.OK {
-		return nil, fmt.Errorf("%s: %s", a.Status, a.Detail)
-	}
-	var s wire.ServerStatus
-	if err := json.Unmarshal(reply.Body, &s); err != nil {
-		return nil, fmt.Errorf("read status of %s: %w", addr, err)
-	}
-	return &s, nil
 }

@@ -1,0 +1,59 @@
+package worker
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"hcclps/ps/wire"
+)
+
+// waits is what the worker is waiting for right now.
+type waits struct {
+	mu   sync.Mutex
+	open []*wait
+}
+
+type wait struct {
+	mu    sync.Mutex
+	op    string
+	group uint32
+	addr  string
+	since time.Time
+}
+
+func (w *wait) set(addr string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.addr = addr
+}
+
+func (ws *waits) begin(op string, group uint32) *wait {
+	w := &wait{op: op, group: group, since: time.Now()}
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.open = append(ws.open, w)
+	return w
+}
+
+func (ws *waits) end(w *wait) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.open = slices.DeleteFunc(ws.open, func(o *wait) bool { return o == w })
+}
+
+// Waiting says what the worker waits for, from whom and since when. Workers
+// that a shard waits for are shown by `ps-server status --waiting`. It may be
+// called at any time.
+func (c *Client) Waiting() []wire.Wait {
+	ws := &c.servers.waits
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	var out []wire.Wait
+	for _, w := range ws.open {
+		w.mu.Lock()
+		out = append(out, wire.Wait{Who: c.cfg.Worker, What: w.op, For: []string{groupName(w.group) + " at " + w.addr}, Since: time.Since(w.since)})
+		w.mu.Unlock()
+	}
+	return out
+}
