@@ -135,16 +135,15 @@ func (s *Server) recall() error {
 
 // plane makes what connections need.
 func (s *Server) plane() (err error) {
-	info := fmt.Sprintf("server %s, pid %d", s.cfg.Name, os.Getpid())
+	self := s.introduction()
 	s.client, err = link.NewClient(link.Config{
-		Network: s.cfg.Network, Pair: s.cfg.Pair, Cluster: s.cfg.Cluster, ID: s.self.ID, Info: info, Logger: s.log,
+		Network: s.cfg.Network, Pair: s.cfg.Pair, Cluster: s.cfg.Cluster, ID: self.ID, Info: self.Info, Logger: s.log,
 	})
 	if err != nil {
 		return err
 	}
 	s.server, err = link.NewServer(link.ServerConfig{
 		Handler: link.HandlerFunc(s.serve), Pair: s.cfg.Pair, Logger: s.log,
-		Identity: link.Identity{Cluster: s.cfg.Cluster, ID: s.self.ID, Info: info},
 	})
 	if err != nil {
 		return err
@@ -154,6 +153,11 @@ func (s *Server) plane() (err error) {
 		SameHost: func(addr string) bool { return host(addr) == host(s.cfg.Advertise) },
 	})
 	return err
+}
+
+// introduction is what this server says of itself on every connection.
+func (s *Server) introduction() link.Identity {
+	return link.Identity{Cluster: s.cfg.Cluster, ID: s.self.ID, Info: fmt.Sprintf("server %s, pid %d", s.cfg.Name, os.Getpid())}
 }
 
 // run keeps the plane and, on it, the groups.
@@ -170,7 +174,7 @@ func (s *Server) run(ctx context.Context) error {
 	below, sink := context.WithCancel(context.WithoutCancel(ctx))
 	defer sink()
 	plane, planeCtx := errgroup.WithContext(below)
-	gate := &link.Gate{Identity: link.Identity{Cluster: s.cfg.Cluster, ID: s.self.ID}, Handle: s.accept, Logger: s.log}
+	gate := &link.Gate{Identity: s.introduction(), Handle: s.accept, Logger: s.log}
 	plane.Go(func() error { return early(planeCtx, "listener", gate.Serve(planeCtx, ln)) })
 	plane.Go(func() error { return early(planeCtx, "server", s.server.Run(planeCtx)) })
 	plane.Go(func() error { return early(planeCtx, "client", s.client.Run(planeCtx)) })

@@ -16,7 +16,7 @@ func Example() {
 	pair := func(conn net.Conn, rank int) link.Comm { return tcp.Pair(conn, rank) }
 	self := link.Identity{Cluster: "demo", ID: "s1"}
 	server, err := link.NewServer(link.ServerConfig{
-		Identity: self, Pair: pair,
+		Pair: pair,
 		Handler: link.HandlerFunc(func(ctx context.Context, r *link.Request) {
 			if body, err := r.Body(ctx); err == nil {
 				_ = r.Reply(fmt.Appendf(nil, "%s of %d bytes from %s", r.Head, len(body), r.Peer.From))

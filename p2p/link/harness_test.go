@@ -90,6 +90,7 @@ type settings struct {
 	addr     string
 	server   link.ServerConfig
 	client   link.Config
+	self     link.Identity
 	halfOpen int
 }
 
@@ -100,7 +101,8 @@ func start(t testing.TB, h link.HandlerFunc, change func(*settings)) *world {
 	logger := slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	set := settings{
 		network: inproc.NewNetwork(), addr: addr,
-		server: link.ServerConfig{Handler: h, Pair: pair, Identity: link.Identity{Cluster: "c", ID: "s1"}, Logger: logger},
+		server: link.ServerConfig{Handler: h, Pair: pair, Logger: logger},
+		self:   link.Identity{Cluster: "c", ID: "s1", Info: "host 1"},
 		client: link.Config{Pair: pair, Cluster: "c", ID: "w1", Logger: logger},
 	}
 	if change != nil {
@@ -116,7 +118,7 @@ func start(t testing.TB, h link.HandlerFunc, change func(*settings)) *world {
 	check(t, err)
 	ln, err := set.network.Listen(t.Context(), set.addr)
 	check(t, err)
-	gate := link.Gate{Identity: set.server.Identity, Handle: server.Accept, MaxHalfOpen: set.halfOpen, Logger: logger}
+	gate := link.Gate{Identity: set.self, Handle: server.Accept, MaxHalfOpen: set.halfOpen, Logger: logger}
 	ctx, cancel := context.WithCancel(context.Background())
 	sctx, stop := context.WithCancel(ctx)
 	w.stop = stop

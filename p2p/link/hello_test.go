@@ -168,3 +168,13 @@ func TestStrayBulkConnectionIsClosed(t *testing.T) {
 		w.ping()
 	})
 }
+
+func TestDialerSeesWhoAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, echo(nil), nil)
+		w.ping()
+		if logs := w.logs.String(); !strings.Contains(logs, `msg=connected addr=server:1 peer=s1 info="host 1"`) {
+			t.Errorf("the caller's log does not introduce the server:\n%s", logs)
+		}
+	})
+}

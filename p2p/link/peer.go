@@ -53,6 +53,7 @@ func (p *peer) run(ctx context.Context) {
 			p.client.opt.logger.Debug("connect failed", "addr", p.addr, "error", err)
 			continue
 		}
+		p.client.opt.logger.Debug("connected", "addr", p.addr, "peer", s.peer.From, "info", s.peer.Info)
 		p.set(s)
 		sessions.Go(func() { _ = s.run(ctx) })
 		<-s.done

@@ -23,11 +23,10 @@ type HandlerFunc func(ctx context.Context, r *Request)
 // Serve calls f.
 func (f HandlerFunc) Serve(ctx context.Context, r *Request) { f(ctx, r) }
 
-// ServerConfig describes a Server. Handler, Pair and Identity are needed, all else has a good default.
+// ServerConfig describes a Server. Handler and Pair are needed, all else has a good default.
 type ServerConfig struct {
 	Handler     Handler
 	Pair        PairFunc
-	Identity    Identity
 	Heartbeat   time.Duration // default 500 ms
 	Suspect     time.Duration // default 2 s
 	Window      int           // chunks granted and not yet received per connection, default 4
