@@ -15,9 +15,7 @@ func (s *Step) Grad(of Tensor, grad []float32) error {
 	if o == nil || len(grad) != len(of.Data) {
 		return fmt.Errorf("gradient of %d floats for a tensor of shape %v", len(grad), of.Shape)
 	}
-	if !o.used {
-		o.grad, o.used = zeroed(o.grad, len(o.rows)), true
-	}
+	o.collect()
 	if dense(o.table) {
 		vec.Add(o.grad, grad)
 		return nil
@@ -39,6 +37,21 @@ func (s *Step) Grad(of Tensor, grad []float32) error {
 		}
 	}
 	return nil
+}
+
+// GradOf is where the gradient of a dense tensor is summed up: a model that adds
+// to it row by row, instead of giving a batch's sum to Grad, gets the same bits
+// however a step's rows are cut into batches.
+func (s *Step) GradOf(d Tensor) []float32 {
+	d.of.collect()
+	return d.of.grad
+}
+
+// collect makes room for the gradient.
+func (o *operand) collect() {
+	if !o.used {
+		o.grad, o.used = zeroed(o.grad, len(o.rows)), true
+	}
 }
 
 // gradients is what the step pushes, one Gradient a table.

@@ -46,7 +46,6 @@ func (m *LR) Step(s *worker.Step) error {
 	}
 	m.scores, m.grad = m.scores[:0], m.grad[:0]
 	var loss float64
-	var biasGrad float32
 	for i, label := range s.Label() {
 		logit := float64(sum.Data[i]) + float64(bias.Data[0])
 		score := 1 / (1 + math.Exp(-logit))
@@ -54,17 +53,17 @@ func (m *LR) Step(s *worker.Step) error {
 		g := float32(score) - label
 		m.scores = append(m.scores, float32(score))
 		m.grad = append(m.grad, g)
-		biasGrad += g
 	}
 	s.Loss(loss, s.Rows())
 	s.Score(m.scores)
 	if !s.Training() {
 		return nil
 	}
-	if err := s.Grad(sum, m.grad); err != nil {
-		return err
+	biasGrad := s.GradOf(bias)
+	for _, g := range m.grad {
+		biasGrad[0] += g
 	}
-	return s.Grad(bias, []float32{biasGrad})
+	return s.Grad(sum, m.grad)
 }
 
 // logLoss is -log(probability of the label), from the logit so that it never
