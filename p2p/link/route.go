@@ -26,7 +26,7 @@ const (
 	verdictFatal
 )
 
-// Done ends the operation well.
+// Done ends the operation well; the attempt's error is nil.
 func Done() Verdict { return Verdict{kind: verdictDone} }
 
 // Hint says that addr knows better: it is asked at once, unless it was asked in this round already. "" is Next.
@@ -52,7 +52,7 @@ type Route struct {
 	MaxBackoff time.Duration   // default 500 ms
 }
 
-// Do calls try until it says Done or Fatal or the deadline is reached. It returns the address that answered; otherwise a *RouteError with the address
+// Do calls try until it says Done or Fatal or the deadline is reached. Done with an error is Fatal. It returns the address that answered; otherwise a *RouteError with the address
 // and cause of every attempt. The error of try says why its verdict is not Done. When all replicas of a round were asked, Do waits a random part of
 // a back-off that doubles up to MaxBackoff.
 func (r Route) Do(ctx context.Context, try func(ctx context.Context, addr string) (Verdict, error)) (string, error) {
@@ -137,7 +137,10 @@ func (r Route) ask(ctx context.Context, addr string, try func(context.Context, s
 	for {
 		v, err := r.attempt(ctx, addr, try)
 		if v.kind == verdictDone {
-			return v, nil
+			if err == nil {
+				return v, nil
+			}
+			v = Fatal()
 		}
 		if err == nil {
 			err = errors.New("no reason given")

@@ -116,6 +116,20 @@ func TestRouteStopsAtAFault(t *testing.T) {
 	})
 }
 
+func TestRouteKeepsTheErrorOfDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked []string
+		got, err := link.Route{Op: "op", Replicas: three}.Do(t.Context(), func(_ context.Context, addr string) (link.Verdict, error) {
+			asked = append(asked, addr)
+			return link.Done(), errLeader
+		})
+		want(t, err, errLeader, "op: ask s1:1: not leader")
+		if got != "" || len(asked) != 1 {
+			t.Errorf("answered by %q after %v", got, asked)
+		}
+	})
+}
+
 func TestRouteBoundsOneAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
