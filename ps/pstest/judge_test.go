@@ -31,54 +31,65 @@ func seedOf(sync wire.Sync) uint64 {
 	}
 }
 
-// What is wrong in a history is found: each case spoils a good one.
-func TestJudgeFindsWhatIsWrong(t *testing.T) {
-	acked := func(h *pstest.History, after int) *pstest.Push {
-		for i := range h.Pushes {
-			p := &h.Pushes[i]
-			if after--; after < 0 && p.Outcome == pstest.Acked && len(p.Grads) > 0 && len(p.Grads[0].Values) > 0 {
-				return p
-			}
+// spoil makes a good history bad.
+type spoil struct {
+	name string
+	do   func(t *testing.T, h *pstest.History)
+}
+
+// found is an index that must be one.
+func found(t *testing.T, what string, i int) int {
+	t.Helper()
+	if i < 0 {
+		t.Fatalf("the history has no %s", what)
+	}
+	return i
+}
+
+// acked is an acknowledged push with gradients, the first at or after a place.
+func acked(t *testing.T, h *pstest.History, at int) *pstest.Push {
+	t.Helper()
+	i := slices.IndexFunc(h.Pushes[at:], func(p pstest.Push) bool {
+		return p.Outcome == pstest.Acked && len(p.Grads) > 0 && len(p.Grads[0].Values) > 0
+	})
+	return &h.Pushes[at+found(t, "acknowledged push", i)]
+}
+
+// read is a value of the last pull that shows exactly one clock.
+func read(t *testing.T, h *pstest.History) *float32 {
+	t.Helper()
+	for _, p := range slices.Backward(h.Pulls) {
+		if p.Step != wire.Infinity && !p.First && len(p.Rows) > 0 && len(p.Rows[0].Values) > 0 {
+			return &p.Rows[0].Values[0]
 		}
-		t.Fatal("no push with gradients was acknowledged")
-		return nil
 	}
-	read := func(h *pstest.History) *float32 {
-		for i := range h.Pulls {
-			p := &h.Pulls[len(h.Pulls)-1-i]
-			if p.Step != wire.Infinity && !p.First && len(p.Rows) > 0 && len(p.Rows[0].Values) > 0 {
-				return &p.Rows[0].Values[0]
-			}
-		}
-		t.Fatal("nothing was read")
-		return nil
-	}
-	found := func(what string, i int) int {
-		if i < 0 {
-			t.Fatalf("the history has no %s", what)
-		}
-		return i
-	}
-	resumed := func(h *pstest.History) *pstest.Open {
-		return &h.Opens[found("resumed session", slices.IndexFunc(h.Opens, func(o pstest.Open) bool { return o.Clock > 0 }))]
-	}
-	flip := func(v *float32) { *v = math.Float32frombits(math.Float32bits(*v) ^ 1) }
-	cases := []struct {
-		name  string
-		spoil func(h *pstest.History)
-	}{
-		{"a weight at the end", func(h *pstest.History) { flip(&h.Rows[0].Rows[0].Values[0]) }},
-		{"a row is missing", func(h *pstest.History) { h.Rows[0].Rows = h.Rows[0].Rows[1:] }},
-		{"a row too many", func(h *pstest.History) {
+	t.Fatal("nothing was read")
+	return nil
+}
+
+func resumed(t *testing.T, h *pstest.History) *pstest.Open {
+	t.Helper()
+	return &h.Opens[found(t, "resumed session", slices.IndexFunc(h.Opens, func(o pstest.Open) bool { return o.Clock > 0 }))]
+}
+
+func flip(v *float32) { *v = math.Float32frombits(math.Float32bits(*v) ^ 1) }
+
+// spoiltRows are faults in rows and contents.
+func spoiltRows() []spoil {
+	return []spoil{
+		{"a weight at the end", func(_ *testing.T, h *pstest.History) { flip(&h.Rows[0].Rows[0].Values[0]) }},
+		{"a row is missing", func(_ *testing.T, h *pstest.History) { h.Rows[0].Rows = h.Rows[0].Rows[1:] }},
+		{"a row too many", func(_ *testing.T, h *pstest.History) {
 			extra := h.Rows[0].Rows[0]
 			extra.Key = 1<<63 + 12345
 			h.Rows[0].Rows = append(h.Rows[0].Rows, extra)
 		}},
-		{"a row was updated once more", func(h *pstest.History) { h.Rows[0].Rows[0].Sightings++ }},
-		{"a read", func(h *pstest.History) { flip(read(h)) }},
-		{"an acknowledged push has other contents", func(h *pstest.History) { acked(h, 40).Grads[0].Values[0]++ }},
-		{"an acknowledged push was never applied", func(h *pstest.History) {
-			p := *acked(h, 40)
+		{"a row was updated once more", func(_ *testing.T, h *pstest.History) { h.Rows[0].Rows[0].Sightings++ }},
+		{"a read", func(t *testing.T, h *pstest.History) { flip(read(t, h)) }},
+		{"an acknowledged push has other contents", func(t *testing.T, h *pstest.History) { acked(t, h, 40).Grads[0].Values[0]++ }},
+		{"an acknowledged push was never applied", func(t *testing.T, h *pstest.History) {
+			t.Helper()
+			p := *acked(t, h, 40)
 			for i := range h.Pushes {
 				if h.Pushes[i].Worker == p.Worker {
 					p.Step = max(p.Step, h.Pushes[i].Step+1)
@@ -86,7 +97,13 @@ func TestJudgeFindsWhatIsWrong(t *testing.T) {
 			}
 			h.Pushes = append(h.Pushes, p)
 		}},
-		{"a push was counted twice", func(h *pstest.History) {
+	}
+}
+
+// spoiltRecords are faults in what is kept of sessions, steps and replicas.
+func spoiltRecords() []spoil {
+	return []spoil{
+		{"a push was counted twice", func(_ *testing.T, h *pstest.History) {
 			for s := range h.Servers {
 				for g := range h.Servers[s].Groups {
 					for j := range h.Servers[s].Groups[g].Jobs {
@@ -95,24 +112,31 @@ func TestJudgeFindsWhatIsWrong(t *testing.T) {
 				}
 			}
 		}},
-		{"replicas differ", func(h *pstest.History) { h.Servers[0].Groups[1].Digest += "1" }},
-		{"a cursor", func(h *pstest.History) { resumed(h).Cursor[0]++ }},
-		{"a session resumed too early", func(h *pstest.History) { resumed(h).Clock = 0 }},
-		{"a fenced process was heard", func(h *pstest.History) {
-			i := found("second life", slices.IndexFunc(h.Opens, func(o pstest.Open) bool { return o.Life > 0 }))
-			p := *acked(h, 0)
-			p.Who = h.Opens[i].Who
-			p.Life, p.Call, p.Return = 0, h.Opens[i].Return+1, h.Opens[i].Return+2
+		{"replicas differ", func(_ *testing.T, h *pstest.History) { h.Servers[0].Groups[1].Digest += "1" }},
+		{"a cursor", func(t *testing.T, h *pstest.History) { resumed(t, h).Cursor[0]++ }},
+		{"a session resumed too early", func(t *testing.T, h *pstest.History) { resumed(t, h).Clock = 0 }},
+		{"a fenced process was heard", func(t *testing.T, h *pstest.History) {
+			t.Helper()
+			o := h.Opens[found(t, "second life", slices.IndexFunc(h.Opens, func(o pstest.Open) bool { return o.Life > 0 }))]
+			p := *acked(t, h, 0)
+			p.Who = o.Who
+			p.Life, p.Call, p.Return = 0, o.Return+1, o.Return+2
 			h.Pushes = append(h.Pushes, p)
 		}},
-		{"a duplicate was applied", func(h *pstest.History) {
-			i := found("duplicate", slices.IndexFunc(h.Resends, func(r pstest.Resend) bool {
+		{"a duplicate was applied", func(t *testing.T, h *pstest.History) {
+			t.Helper()
+			i := slices.IndexFunc(h.Resends, func(r pstest.Resend) bool {
 				return r.Known && r.Want == pstest.WantDuplicate && r.Answer.Duplicate
-			}))
-			h.Resends[i].Answer.Duplicate = false
+			})
+			h.Resends[found(t, "duplicate", i)].Answer.Duplicate = false
 		}},
-		{"a client failed", func(h *pstest.History) { h.Failures = append(h.Failures, "it fell over") }},
+		{"a worker has completed endless steps", func(t *testing.T, h *pstest.History) { resumed(t, h).Clock = wire.Infinity }},
+		{"a client failed", func(_ *testing.T, h *pstest.History) { h.Failures = append(h.Failures, "it fell over") }},
 	}
+}
+
+// What is wrong in a history is found: each case spoils a good one.
+func TestJudgeFindsWhatIsWrong(t *testing.T) {
 	for _, sync := range []wire.Sync{wire.BSP, wire.SSP, wire.ASP} {
 		good, err := play(t, pstest.NewScenario(seedOf(sync)), pstest.Options{})
 		if err != nil {
@@ -134,9 +158,9 @@ func TestJudgeFindsWhatIsWrong(t *testing.T) {
 		} else if err := pstest.Judge(h); err != nil {
 			t.Fatalf("a good history, loaded, is judged bad: %v", err)
 		}
-		for _, tc := range cases {
+		for _, tc := range slices.Concat(spoiltRows(), spoiltRecords()) {
 			h := load()
-			tc.spoil(h)
+			tc.do(t, h)
 			if err := pstest.Judge(h); err == nil {
 				t.Errorf("sync %d: %s: not found", sync, tc.name)
 			} else {
