@@ -217,8 +217,8 @@ func (c *caller) accept(ctx context.Context, f frame, call Call) (Reply, error) 
 }
 
 func (c *caller) alloc(n int, call Call) ([]byte, error) {
-	if n > c.maxBody {
-		return nil, fmt.Errorf("%w: at most %d bytes are taken", ErrTooLarge, c.maxBody)
+	if n > c.MaxBody {
+		return nil, fmt.Errorf("%w: at most %d bytes are taken", ErrTooLarge, c.MaxBody)
 	}
 	if call.Alloc == nil {
 		return make([]byte, n), nil

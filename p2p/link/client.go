@@ -18,11 +18,8 @@ type Config struct {
 	Info      string        // free text for people
 	Heartbeat time.Duration // default 500 ms
 	Suspect   time.Duration // default 2 s: nothing heard for so long, and the peer is taken for dead
-	Dial      time.Duration // default 1 s: bound of one attempt to connect
-	Window    int           // chunks granted and not yet received per connection, default 4
-	Chunk     int           // bytes of a chunk of a reply's body on the bulk Comm, default 1 MiB
-	MaxBody   int           // bytes of a reply's body, default 256 MiB
 	Logger    *slog.Logger  // nil = discard
+	Limits
 }
 
 // Call is one request.
@@ -58,19 +55,13 @@ type Client struct {
 
 // NewClient checks the configuration. It starts nothing.
 func NewClient(cfg Config) (*Client, error) {
-	opt := options{
-		pair: cfg.Pair, heartbeat: cfg.Heartbeat, suspect: cfg.Suspect,
-		window: cfg.Window, chunk: cfg.Chunk, maxBody: cfg.MaxBody, logger: cfg.Logger,
-	}
+	opt := options{pair: cfg.Pair, heartbeat: cfg.Heartbeat, suspect: cfg.Suspect, Limits: cfg.Limits, logger: cfg.Logger}
 	err := opt.setDefaults()
 	if cfg.Network == nil {
 		err = errors.Join(err, errors.New("network is nil"))
 	}
 	if cfg.ID == "" || len(cfg.ID) > maxName || len(cfg.Cluster) > maxName {
 		err = errors.Join(err, fmt.Errorf("id %.40q and cluster %.40q: an id is needed, of at most %d bytes each", cfg.ID, cfg.Cluster, maxName))
-	}
-	if cfg.Dial == 0 {
-		cfg.Dial = time.Second
 	}
 	if err != nil {
 		return nil, fmt.Errorf("configure link client: %w", err)

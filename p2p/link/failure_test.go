@@ -450,13 +450,13 @@ func TestRunEndsEverything(t *testing.T) {
 }
 
 func TestConfigIsChecked(t *testing.T) {
-	_, err := link.NewClient(link.Config{Window: -1, Chunk: 1 << 30, Heartbeat: time.Hour})
+	_, err := link.NewClient(link.Config{Heartbeat: time.Hour, Limits: link.Limits{Window: -1, Chunk: 1 << 30}})
 	for _, s := range []string{"network", "pair", "id", "window -1", "chunk", "heartbeat"} {
 		if err == nil || !strings.Contains(err.Error(), s) {
 			t.Errorf("%v does not say %q", err, s)
 		}
 	}
-	_, err = link.NewServer(link.ServerConfig{MaxRequests: 1 << 20})
+	_, err = link.NewServer(link.ServerConfig{Limits: link.Limits{MaxRequests: 1 << 20}})
 	for _, s := range []string{"pair", "handler", "max requests"} {
 		if err == nil || !strings.Contains(err.Error(), s) {
 			t.Errorf("%v does not say %q", err, s)

@@ -15,24 +15,25 @@ const acceptRest = 50 * time.Millisecond
 
 // Gate accepts connections for the owner of a listener and lets pass those whose hello is right.
 type Gate struct {
-	Identity    Identity
-	MaxHalfOpen int // connections whose hello is not verified yet; default 64; further ones wait in the listener
+	Identity Identity
 	// Handle takes over a verified connection. It runs in a goroutine of Serve, which waits for it, and should return soon.
 	Handle func(conn net.Conn, h Hello)
 	Logger *slog.Logger // nil = discard
+	Limits
 }
 
 // Serve accepts until ctx ends or ln fails. It closes ln and returns when its goroutines have ended; a clean end is nil.
 func (g *Gate) Serve(ctx context.Context, ln net.Listener) error {
-	most, logger := g.MaxHalfOpen, g.Logger
-	if most == 0 {
-		most = 64
-	}
+	limits, logger := g.Limits, g.Logger
+	err := limits.setDefaults()
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	if g.Handle == nil || most < 0 {
-		return errors.New("serve listener: gate needs a Handle and a MaxHalfOpen above zero")
+	if g.Handle == nil {
+		err = errors.Join(err, errors.New("handle is nil"))
+	}
+	if err != nil {
+		return fmt.Errorf("serve listener: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var opening sync.WaitGroup
@@ -44,7 +45,7 @@ func (g *Gate) Serve(ctx context.Context, ln net.Listener) error {
 			_ = ln.Close()
 		}
 	}()
-	halfOpen := make(chan struct{}, most)
+	halfOpen := make(chan struct{}, limits.MaxHalfOpen)
 	for {
 		select {
 		case halfOpen <- struct{}{}:

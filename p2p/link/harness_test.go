@@ -118,7 +118,7 @@ func start(t testing.TB, h link.HandlerFunc, change func(*settings)) *world {
 	check(t, err)
 	ln, err := set.network.Listen(t.Context(), set.addr)
 	check(t, err)
-	gate := link.Gate{Identity: set.self, Handle: server.Accept, MaxHalfOpen: set.halfOpen, Logger: logger}
+	gate := link.Gate{Identity: set.self, Handle: server.Accept, Limits: link.Limits{MaxHalfOpen: set.halfOpen}, Logger: logger}
 	ctx, cancel := context.WithCancel(context.Background())
 	sctx, stop := context.WithCancel(ctx)
 	w.stop = stop

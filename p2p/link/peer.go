@@ -79,7 +79,7 @@ func (p *peer) connect(ctx context.Context) (*caller, error) {
 // dial opens a connection and introduces us. to is the server meant, "" for whoever is there.
 func (p *peer) dial(ctx context.Context, purpose Purpose, pair uint64, to string) (net.Conn, Hello, error) {
 	cfg := p.client.cfg
-	dctx, cancel := context.WithTimeoutCause(ctx, cfg.Dial, fmt.Errorf("no connection within %v", cfg.Dial))
+	dctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, fmt.Errorf("no connection within %v", dialTimeout))
 	defer cancel()
 	conn, err := cfg.Network.Dial(dctx, p.addr)
 	if err != nil {

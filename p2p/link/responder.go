@@ -26,7 +26,7 @@ func newResponder(opt options, cfg ServerConfig, conn net.Conn, peer Hello) *res
 	r := &responder{
 		session:  newSession(opt, conn, 1, peer, conn.RemoteAddr().String()),
 		handler:  cfg.Handler,
-		most:     cfg.MaxRequests,
+		most:     opt.MaxRequests,
 		bulkConn: make(chan net.Conn, 1),
 		requests: make(map[uint64]*Request),
 	}
@@ -86,8 +86,8 @@ func (r *responder) dispatch(ctx context.Context, f frame) error {
 // called starts a handler, or lets the call wait for one to end. A caller keeps to the number it was welcomed with, so that the
 // queue holds at most as many again.
 func (r *responder) called(ctx context.Context, f frame) error {
-	if f.bodyLen > r.maxBody {
-		text := fmt.Sprintf("a body of %d bytes was sent, at most %d are taken", f.bodyLen, r.maxBody)
+	if f.bodyLen > r.MaxBody {
+		text := fmt.Sprintf("a body of %d bytes was sent, at most %d are taken", f.bodyLen, r.MaxBody)
 		r.out.post(frame{kind: kindReply, id: f.id, status: statusTooLarge, head: []byte(text)})
 		return nil
 	}

@@ -41,20 +41,24 @@ func Busy(after time.Duration) Verdict { return Verdict{kind: verdictBusy, after
 // Fatal says that asking again cannot help.
 func Fatal() Verdict { return Verdict{kind: verdictFatal} }
 
+// Back-off between rounds, doubling.
+const (
+	minBackoff = 20 * time.Millisecond
+	maxBackoff = 500 * time.Millisecond
+)
+
 // Route retries an operation over the replicas of a shard. A count bounds nothing here: the deadline does.
 type Route struct {
-	Op         string          // what is done, for errors: "push step 7 to shard 3"
-	Replicas   func() []string // addresses, asked anew for each round
-	First      string          // asked first, "" = the first replica
-	Timeout    time.Duration   // bound when ctx has no deadline, default 60 s
-	PerTry     time.Duration   // bound of one attempt, 0 = none: a silent peer is noticed by the heartbeats
-	MinBackoff time.Duration   // default 20 ms
-	MaxBackoff time.Duration   // default 500 ms
+	Op       string          // what is done, for errors: "push step 7 to shard 3"
+	Replicas func() []string // addresses, asked anew for each round
+	First    string          // asked first, "" = the first replica
+	Timeout  time.Duration   // bound when ctx has no deadline, default 60 s
+	PerTry   time.Duration   // bound of one attempt, 0 = none: a silent peer is noticed by the heartbeats
 }
 
 // Do calls try until it says Done or Fatal or the deadline is reached. Done with an error is Fatal. It returns the address that answered; otherwise a *RouteError with the address
 // and cause of every attempt. The error of try says why its verdict is not Done. When all replicas of a round were asked, Do waits a random part of
-// a back-off that doubles up to MaxBackoff.
+// a back-off that doubles from 20 to 500 ms.
 func (r Route) Do(ctx context.Context, try func(ctx context.Context, addr string) (Verdict, error)) (string, error) {
 	r = r.withDefaults()
 	if _, ok := ctx.Deadline(); !ok {
@@ -63,7 +67,7 @@ func (r Route) Do(ctx context.Context, try func(ctx context.Context, addr string
 		defer cancel()
 	}
 	failed := &RouteError{Op: r.Op}
-	first, backoff := r.First, r.MinBackoff
+	first, backoff := r.First, minBackoff
 	for {
 		addr, end, err := r.round(ctx, first, try, failed)
 		if end {
@@ -78,19 +82,13 @@ func (r Route) Do(ctx context.Context, try func(ctx context.Context, addr string
 			failed.Err = context.Cause(ctx)
 			return "", failed
 		}
-		backoff = min(2*backoff, r.MaxBackoff)
+		backoff = min(2*backoff, maxBackoff)
 	}
 }
 
 func (r Route) withDefaults() Route {
 	if r.Timeout <= 0 {
 		r.Timeout = 60 * time.Second
-	}
-	if r.MinBackoff <= 0 {
-		r.MinBackoff = 20 * time.Millisecond
-	}
-	if r.MaxBackoff < r.MinBackoff {
-		r.MaxBackoff = max(500*time.Millisecond, r.MinBackoff)
 	}
 	if r.Replicas == nil {
 		r.Replicas = func() []string { return nil }

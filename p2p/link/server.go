@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net"
 	"sync"
 	"time"
@@ -25,15 +24,12 @@ func (f HandlerFunc) Serve(ctx context.Context, r *Request) { f(ctx, r) }
 
 // ServerConfig describes a Server. Handler and Pair are needed, all else has a good default.
 type ServerConfig struct {
-	Handler     Handler
-	Pair        PairFunc
-	Heartbeat   time.Duration // default 500 ms
-	Suspect     time.Duration // default 2 s
-	Window      int           // chunks granted and not yet received per connection, default 4
-	Chunk       int           // bytes of a chunk, default 1 MiB
-	MaxBody     int           // bytes of a request's body, default 256 MiB
-	MaxRequests int           // running at once per connection, default 256; further ones wait at the caller
-	Logger      *slog.Logger  // nil = discard
+	Handler   Handler
+	Pair      PairFunc
+	Heartbeat time.Duration // default 500 ms
+	Suspect   time.Duration // default 2 s: nothing heard for so long, and the caller is taken for dead
+	Logger    *slog.Logger  // nil = discard
+	Limits
 }
 
 // Server answers calls on connections that a Gate let pass.
@@ -57,17 +53,8 @@ type pairKey struct {
 
 // NewServer checks the configuration. It starts nothing.
 func NewServer(cfg ServerConfig) (*Server, error) {
-	opt := options{
-		pair: cfg.Pair, heartbeat: cfg.Heartbeat, suspect: cfg.Suspect,
-		window: cfg.Window, chunk: cfg.Chunk, maxBody: cfg.MaxBody, logger: cfg.Logger,
-	}
+	opt := options{pair: cfg.Pair, heartbeat: cfg.Heartbeat, suspect: cfg.Suspect, Limits: cfg.Limits, logger: cfg.Logger}
 	err := opt.setDefaults()
-	if cfg.MaxRequests == 0 {
-		cfg.MaxRequests = 256
-	}
-	if cfg.MaxRequests < 1 || cfg.MaxRequests > math.MaxUint16 {
-		err = errors.Join(err, fmt.Errorf("max requests %d is not in 1..%d", cfg.MaxRequests, math.MaxUint16))
-	}
 	if cfg.Handler == nil {
 		err = errors.Join(err, errors.New("handler is nil"))
 	}

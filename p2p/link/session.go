@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"sync"
@@ -14,49 +13,6 @@ import (
 
 // partingTime is how long a connection that ends may take to say what is still to be said.
 const partingTime = 100 * time.Millisecond
-
-// options are what both sides of a connection are configured with.
-type options struct {
-	pair      PairFunc
-	heartbeat time.Duration
-	suspect   time.Duration
-	window    int
-	chunk     int
-	maxBody   int
-	logger    *slog.Logger
-}
-
-// setDefaults fills in what is zero and returns every fault.
-func (o *options) setDefaults() error {
-	var faults []error
-	if o.pair == nil {
-		faults = append(faults, errors.New("pair is nil: give the backend's function"))
-	}
-	def := func(p *int, name string, v, most int) {
-		if *p == 0 {
-			*p = v
-		}
-		if *p < 1 || *p > most {
-			faults = append(faults, fmt.Errorf("%s %d is not in 1..%d", name, *p, most))
-		}
-	}
-	def(&o.window, "window", 4, maxGrants)
-	def(&o.chunk, "chunk", 1<<20, maxChunk)
-	def(&o.maxBody, "max body", 256<<20, 1<<40)
-	if o.heartbeat == 0 {
-		o.heartbeat = 500 * time.Millisecond
-	}
-	if o.suspect == 0 {
-		o.suspect = 2 * time.Second
-	}
-	if o.heartbeat <= 0 || o.suspect <= o.heartbeat {
-		faults = append(faults, fmt.Errorf("suspect %v must be above heartbeat %v, and both above zero", o.suspect, o.heartbeat))
-	}
-	if o.logger == nil {
-		o.logger = slog.New(slog.DiscardHandler)
-	}
-	return errors.Join(faults...)
-}
 
 // session is one control connection with its bulk Comm: what both sides have in common. Four loops move everything: read and write for frames,
 // inflow and outflow for chunks. The first fault ends them all.
@@ -86,7 +42,7 @@ func newSession(opt options, conn net.Conn, rank int, peer Hello, addr string) *
 		options: opt, conn: conn, rank: rank, peer: peer, addr: addr,
 		out: newOutbox(), snd: newOutflow(), done: make(chan struct{}),
 	}
-	s.in = newInflow(opt.window, opt.chunk, s.out.post)
+	s.in = newInflow(opt.Window, opt.Chunk, s.out.post)
 	return s
 }
 

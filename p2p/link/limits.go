@@ -1,0 +1,70 @@
+package link
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"time"
+)
+
+// Limits bound what connections hold. The zero value has the defaults, which programs use: other values are for tests and for tuning.
+type Limits struct {
+	Window      int // chunks granted and not yet received a connection, default 4
+	Chunk       int // bytes of a chunk that is received on the bulk Comm, default 1 MiB
+	MaxBody     int // bytes of a body that is received, default 256 MiB
+	MaxRequests int // of a Server: handlers running at once a connection, default 256; further calls wait at the caller
+	MaxHalfOpen int // of a Gate: connections whose hello is not verified yet, default 64; further ones wait in the listener
+}
+
+// dialTimeout bounds one attempt to connect.
+const dialTimeout = time.Second
+
+// setDefaults fills in what is zero and returns every fault.
+func (l *Limits) setDefaults() error {
+	var faults []error
+	def := func(p *int, name string, v, most int) {
+		if *p == 0 {
+			*p = v
+		}
+		if *p < 1 || *p > most {
+			faults = append(faults, fmt.Errorf("%s %d is not in 1..%d", name, *p, most))
+		}
+	}
+	def(&l.Window, "window", 4, maxGrants)
+	def(&l.Chunk, "chunk", 1<<20, maxChunk)
+	def(&l.MaxBody, "max body", 256<<20, 1<<40)
+	def(&l.MaxRequests, "max requests", 256, math.MaxUint16)
+	def(&l.MaxHalfOpen, "max half open", 64, 1<<20)
+	return errors.Join(faults...)
+}
+
+// options are what both sides of a connection are configured with.
+type options struct {
+	Limits
+	pair      PairFunc
+	heartbeat time.Duration
+	suspect   time.Duration
+	logger    *slog.Logger
+}
+
+// setDefaults fills in what is zero and returns every fault.
+func (o *options) setDefaults() error {
+	faults := []error{o.Limits.setDefaults()}
+	if o.pair == nil {
+		faults = append(faults, errors.New("pair is nil: give the backend's function"))
+	}
+	if o.heartbeat == 0 {
+		o.heartbeat = 500 * time.Millisecond
+	}
+	if o.suspect == 0 {
+		o.suspect = 2 * time.Second
+	}
+	if o.heartbeat <= 0 || o.suspect <= o.heartbeat {
+		faults = append(faults, fmt.Errorf("suspect %v must be above heartbeat %v, and both above zero", o.suspect, o.heartbeat))
+	}
+	if o.logger == nil {
+		o.logger = slog.New(slog.DiscardHandler)
+	}
+	return errors.Join(faults...)
+}
