@@ -59,9 +59,8 @@ const dotLanes = 32
 // Dot is the sum of the products of a and b. Product i, rounded, is added to partial sum i mod 32 in ascending order; then the upper half of the
 // partial sums is added to the lower, until one is left. len(b) must be at least len(a).
 func Dot(a, b []float32) float32 {
-	n := len(a)
-	b = b[:n]
-	if sum, ok := dotFast(unsafe.SliceData(a), unsafe.SliceData(b), n); ok {
+	b = b[:len(a)]
+	if sum, ok := dotFast(a, b); ok {
 		return sum
 	}
 	return dotPlain(a, b)
@@ -69,6 +68,11 @@ func Dot(a, b []float32) float32 {
 
 func dotPlain(a, b []float32) float32 {
 	var lanes [dotLanes]float32
+	return dotRest(&lanes, a, b)
+}
+
+// dotRest adds the products of a and b to the partial sums, which end at a multiple of 32, and folds them.
+func dotRest(lanes *[dotLanes]float32, a, b []float32) float32 {
 	for len(a) >= dotLanes && len(b) >= dotLanes {
 		x, y := (*[dotLanes]float32)(a), (*[dotLanes]float32)(b)
 		for i := range lanes {

@@ -1,6 +1,10 @@
 package vec
 
-import "golang.org/x/sys/cpu"
+import (
+	"unsafe"
+
+	"golang.org/x/sys/cpu"
+)
 
 //go:generate sh -c "cd gen && go run . -out ../kernels_amd64.s -stubs ../kernels_amd64.go -pkg vec"
 
@@ -176,12 +180,13 @@ func adamNormsFast(c *adamNormsCoeffs, sums *float64, w, m, v, g *float32, n int
 	}
 }
 
-func dotFast(a, b *float32, n int) (float32, bool) {
+func dotFast(a, b []float32) (float32, bool) {
+	x, y := unsafe.SliceData(a), unsafe.SliceData(b)
 	switch active {
 	case avx512:
-		return dotAVX512(a, b, n), true
+		return dotAVX512(x, y, len(a)), true
 	case avx2:
-		return dotAVX2(a, b, n), true
+		return dotAVX2(x, y, len(a)), true
 	default:
 		return 0, false
 	}

@@ -1,11 +1,7 @@
-//go:build !amd64 && !arm64
+//go:build !amd64
 
 package vec
 
-func addFast(_, _ *float32, _ int) int                                             { return 0 }
-func scaleFast(_ *float32, _ float32, _ int) int                                   { return 0 }
-func axpyFast(_ *float32, _ float32, _ *float32, _ int) int                        { return 0 }
-func dotFast(_, _ *float32, _ int) (float32, bool)                                 { return 0, false }
 func sgdFast(_ *float64, _, _ *float32, _ int) int                                 { return 0 }
 func momentumFast(_ *float64, _, _, _ *float32, _ int) int                         { return 0 }
 func nesterovFast(_ *float64, _, _, _ *float32, _ int) int                         { return 0 }
@@ -15,8 +11,6 @@ func amsgradFast(_ *float64, _, _, _, _, _ *float32, _ int) int                 
 func ftrlFast(_ *float64, _, _, _, _ *float32, _ int) int                          { return 0 }
 func sumSquaresFast(_ float64, _ *float64, _, _ *float32, _ int) int               { return 0 }
 func adamNormsFast(_ *adamNormsCoeffs, _ *float64, _, _, _, _ *float32, _ int) int { return 0 }
-
-func detect() unit { return plain }
 
 func tileShape() (rows, cols int) { return 0, 0 }
 
