@@ -34,42 +34,46 @@ func seedOf(sync wire.Sync) uint64 {
 // spoil makes a good history bad.
 type spoil struct {
 	name string
-	do   func(t *testing.T, h *pstest.History)
+	do   func(f finder, h *pstest.History)
 }
 
-// found is an index that must be one.
-func found(t *testing.T, what string, i int) int {
-	t.Helper()
+// finder finds what there must be in a history.
+type finder struct{ t *testing.T }
+
+// index is one that must not be negative.
+func (f finder) index(what string, i int) int {
+	f.t.Helper()
 	if i < 0 {
-		t.Fatalf("the history has no %s", what)
+		f.t.Fatalf("the history has no %s", what)
 	}
 	return i
 }
 
 // acked is an acknowledged push with gradients, the first at or after a place.
-func acked(t *testing.T, h *pstest.History, at int) *pstest.Push {
-	t.Helper()
+func (f finder) acked(h *pstest.History, at int) *pstest.Push {
+	f.t.Helper()
 	i := slices.IndexFunc(h.Pushes[at:], func(p pstest.Push) bool {
 		return p.Outcome == pstest.Acked && len(p.Grads) > 0 && len(p.Grads[0].Values) > 0
 	})
-	return &h.Pushes[at+found(t, "acknowledged push", i)]
+	return &h.Pushes[at+f.index("acknowledged push", i)]
 }
 
 // read is a value of the last pull that shows exactly one clock.
-func read(t *testing.T, h *pstest.History) *float32 {
-	t.Helper()
+func (f finder) read(h *pstest.History) *float32 {
+	f.t.Helper()
 	for _, p := range slices.Backward(h.Pulls) {
 		if p.Step != wire.Infinity && !p.First && len(p.Rows) > 0 && len(p.Rows[0].Values) > 0 {
 			return &p.Rows[0].Values[0]
 		}
 	}
-	t.Fatal("nothing was read")
+	f.t.Fatal("nothing was read")
 	return nil
 }
 
-func resumed(t *testing.T, h *pstest.History) *pstest.Open {
-	t.Helper()
-	return &h.Opens[found(t, "resumed session", slices.IndexFunc(h.Opens, func(o pstest.Open) bool { return o.Clock > 0 }))]
+// resumed is a session that resumed after a step.
+func (f finder) resumed(h *pstest.History) *pstest.Open {
+	f.t.Helper()
+	return &h.Opens[f.index("resumed session", slices.IndexFunc(h.Opens, func(o pstest.Open) bool { return o.Clock > 0 }))]
 }
 
 func flip(v *float32) { *v = math.Float32frombits(math.Float32bits(*v) ^ 1) }
@@ -77,19 +81,18 @@ func flip(v *float32) { *v = math.Float32frombits(math.Float32bits(*v) ^ 1) }
 // spoiltRows are faults in rows and contents.
 func spoiltRows() []spoil {
 	return []spoil{
-		{"a weight at the end", func(_ *testing.T, h *pstest.History) { flip(&h.Rows[0].Rows[0].Values[0]) }},
-		{"a row is missing", func(_ *testing.T, h *pstest.History) { h.Rows[0].Rows = h.Rows[0].Rows[1:] }},
-		{"a row too many", func(_ *testing.T, h *pstest.History) {
+		{"a weight at the end", func(_ finder, h *pstest.History) { flip(&h.Rows[0].Rows[0].Values[0]) }},
+		{"a row is missing", func(_ finder, h *pstest.History) { h.Rows[0].Rows = h.Rows[0].Rows[1:] }},
+		{"a row too many", func(_ finder, h *pstest.History) {
 			extra := h.Rows[0].Rows[0]
 			extra.Key = 1<<63 + 12345
 			h.Rows[0].Rows = append(h.Rows[0].Rows, extra)
 		}},
-		{"a row was updated once more", func(_ *testing.T, h *pstest.History) { h.Rows[0].Rows[0].Sightings++ }},
-		{"a read", func(t *testing.T, h *pstest.History) { flip(read(t, h)) }},
-		{"an acknowledged push has other contents", func(t *testing.T, h *pstest.History) { acked(t, h, 40).Grads[0].Values[0]++ }},
-		{"an acknowledged push was never applied", func(t *testing.T, h *pstest.History) {
-			t.Helper()
-			p := *acked(t, h, 40)
+		{"a row was updated once more", func(_ finder, h *pstest.History) { h.Rows[0].Rows[0].Sightings++ }},
+		{"a read", func(f finder, h *pstest.History) { flip(f.read(h)) }},
+		{"an acknowledged push has other contents", func(f finder, h *pstest.History) { f.acked(h, 40).Grads[0].Values[0]++ }},
+		{"an acknowledged push was never applied", func(f finder, h *pstest.History) {
+			p := *f.acked(h, 40)
 			for i := range h.Pushes {
 				if h.Pushes[i].Worker == p.Worker {
 					p.Step = max(p.Step, h.Pushes[i].Step+1)
@@ -103,7 +106,7 @@ func spoiltRows() []spoil {
 // spoiltRecords are faults in what is kept of sessions, steps and replicas.
 func spoiltRecords() []spoil {
 	return []spoil{
-		{"a push was counted twice", func(_ *testing.T, h *pstest.History) {
+		{"a push was counted twice", func(_ finder, h *pstest.History) {
 			for s := range h.Servers {
 				for g := range h.Servers[s].Groups {
 					for j := range h.Servers[s].Groups[g].Jobs {
@@ -112,26 +115,24 @@ func spoiltRecords() []spoil {
 				}
 			}
 		}},
-		{"replicas differ", func(_ *testing.T, h *pstest.History) { h.Servers[0].Groups[1].Digest += "1" }},
-		{"a cursor", func(t *testing.T, h *pstest.History) { resumed(t, h).Cursor[0]++ }},
-		{"a session resumed too early", func(t *testing.T, h *pstest.History) { resumed(t, h).Clock = 0 }},
-		{"a fenced process was heard", func(t *testing.T, h *pstest.History) {
-			t.Helper()
-			o := h.Opens[found(t, "second life", slices.IndexFunc(h.Opens, func(o pstest.Open) bool { return o.Life > 0 }))]
-			p := *acked(t, h, 0)
+		{"replicas differ", func(_ finder, h *pstest.History) { h.Servers[0].Groups[1].Digest += "1" }},
+		{"a cursor", func(f finder, h *pstest.History) { f.resumed(h).Cursor[0]++ }},
+		{"a session resumed too early", func(f finder, h *pstest.History) { f.resumed(h).Clock = 0 }},
+		{"a fenced process was heard", func(f finder, h *pstest.History) {
+			o := h.Opens[f.index("second life", slices.IndexFunc(h.Opens, func(o pstest.Open) bool { return o.Life > 0 }))]
+			p := *f.acked(h, 0)
 			p.Who = o.Who
 			p.Life, p.Call, p.Return = 0, o.Return+1, o.Return+2
 			h.Pushes = append(h.Pushes, p)
 		}},
-		{"a duplicate was applied", func(t *testing.T, h *pstest.History) {
-			t.Helper()
+		{"a duplicate was applied", func(f finder, h *pstest.History) {
 			i := slices.IndexFunc(h.Resends, func(r pstest.Resend) bool {
 				return r.Known && r.Want == pstest.WantDuplicate && r.Answer.Duplicate
 			})
-			h.Resends[found(t, "duplicate", i)].Answer.Duplicate = false
+			h.Resends[f.index("duplicate", i)].Answer.Duplicate = false
 		}},
-		{"a worker has completed endless steps", func(t *testing.T, h *pstest.History) { resumed(t, h).Clock = wire.Infinity }},
-		{"a client failed", func(_ *testing.T, h *pstest.History) { h.Failures = append(h.Failures, "it fell over") }},
+		{"a worker has completed endless steps", func(f finder, h *pstest.History) { f.resumed(h).Clock = wire.Infinity }},
+		{"a client failed", func(_ finder, h *pstest.History) { h.Failures = append(h.Failures, "it fell over") }},
 	}
 }
 
@@ -160,7 +161,7 @@ func TestJudgeFindsWhatIsWrong(t *testing.T) {
 		}
 		for _, tc := range slices.Concat(spoiltRows(), spoiltRecords()) {
 			h := load()
-			tc.do(t, h)
+			tc.do(finder{t}, h)
 			if err := pstest.Judge(h); err == nil {
 				t.Errorf("sync %d: %s: not found", sync, tc.name)
 			} else {
