@@ -84,6 +84,7 @@ func newEncoder(s *Schema, columns []string, labelled bool) (*encoder, error) {
 		case KindWeight:
 			e.weight = sl
 			continue
+		default:
 		}
 		for _, name := range f.Of {
 			sl.of = append(sl.of, bags[name])
@@ -99,10 +100,8 @@ func newEncoder(s *Schema, columns []string, labelled bool) (*encoder, error) {
 // value is the field of the slot, empty if it is missing.
 func (s *slot) value(rec *record) []byte {
 	b := rec.fields[s.column]
-	for _, na := range s.f.NA {
-		if string(b) == na {
-			return nil
-		}
+	if slices.Contains(s.f.NA, string(b)) {
+		return nil
 	}
 	if s.match == nil || len(b) == 0 {
 		return b
@@ -232,8 +231,23 @@ func (s *slot) hash(v []byte) uint64 {
 	return h
 }
 
-// ids appends the ids of a value with separators; empty pieces are none.
+// ids appends the ids of a value with separators.
 func (e *encoder) ids(s *slot, rec *record, v []byte, dst *rows) *RowError {
+	pieces := e.split(s, v)
+	if len(pieces) == 0 {
+		return s.id(rec, nil, dst)
+	}
+	for _, p := range pieces {
+		if bad := s.id(rec, p, dst); bad != nil {
+			return bad
+		}
+	}
+	return nil
+}
+
+// split cuts a value at its separators: those pieces that are kept and not
+// empty. The result is valid until the next call.
+func (e *encoder) split(s *slot, v []byte) [][]byte {
 	e.pieces = e.pieces[:0]
 	sep := s.f.separator()
 	for len(v) > 0 {
@@ -247,23 +261,14 @@ func (e *encoder) ids(s *slot, rec *record, v []byte, dst *rows) *RowError {
 			e.pieces = append(e.pieces, piece)
 		}
 	}
-	pieces := e.pieces
-	if n := len(pieces) - s.limit; s.limit > 0 && n > 0 {
-		if s.kind == KindSequence {
-			pieces = pieces[n:]
-		} else {
-			pieces = pieces[:s.limit]
-		}
+	n := len(e.pieces) - s.limit
+	switch {
+	case s.limit == 0 || n <= 0:
+		return e.pieces
+	case s.kind == KindSequence:
+		return e.pieces[n:]
 	}
-	if len(pieces) == 0 {
-		return s.id(rec, nil, dst)
-	}
-	for _, p := range pieces {
-		if bad := s.id(rec, p, dst); bad != nil {
-			return bad
-		}
-	}
-	return nil
+	return e.pieces[:s.limit]
 }
 
 // cross appends an id for each combination of the ids of earlier bags of this

@@ -203,6 +203,7 @@ func (l *input) cut() ([]byte, error) {
 		}
 		err := l.fill()
 		if errors.Is(err, io.EOF) && scanned > 0 {
+			have = l.buf[l.start:l.end] // fill may have moved it
 			l.start, l.ended = l.end, false
 			return have, nil
 		}

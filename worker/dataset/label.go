@@ -3,6 +3,7 @@ package dataset
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -18,24 +19,22 @@ type Label struct {
 
 // ParseLabel reads COLUMN, COLUMN>=T or COLUMN=V,W.
 func ParseLabel(s string) (Label, error) {
-	i := strings.IndexByte(s, '=')
-	if i < 0 {
+	column, rule, ok := strings.Cut(s, "=")
+	if !ok {
 		return Label{Column: s}, nil
 	}
-	if column, ok := strings.CutSuffix(s[:i], ">"); ok {
-		t, want := parseFloat([]byte(s[i+1:]))
+	if column, ok := strings.CutSuffix(column, ">"); ok {
+		t, want := parseFloat([]byte(rule))
 		if want != "" {
-			return Label{}, fmt.Errorf("read label rule %q: %q: want %s after >=", s, s[i+1:], want)
+			return Label{}, fmt.Errorf("read label rule %q: %q: want %s after >=", s, rule, want)
 		}
 		return Label{Column: column, AtLeast: &t}, nil
 	}
-	values := strings.Split(s[i+1:], ",")
-	for _, v := range values {
-		if v == "" {
-			return Label{}, fmt.Errorf("read label rule %q: want values after =, separated by commas", s)
-		}
+	values := strings.Split(rule, ",")
+	if slices.Contains(values, "") {
+		return Label{}, fmt.Errorf("read label rule %q: want values after =, separated by commas", s)
 	}
-	return Label{Column: s[:i], OneOf: values}, nil
+	return Label{Column: column, OneOf: values}, nil
 }
 
 // String writes the rule in the form that ParseLabel reads.
@@ -49,8 +48,8 @@ func (l Label) String() string {
 	return l.Column
 }
 
-// rules counts the rules given.
-func (l *Label) validate() error {
+// validate refuses more than one rule.
+func (l Label) validate() error {
 	n := 0
 	for _, given := range []bool{l.AtLeast != nil, l.OneOf != nil, l.Number} {
 		if given {
@@ -64,19 +63,17 @@ func (l *Label) validate() error {
 }
 
 // ruled reports whether a rule is given.
-func (l *Label) ruled() bool { return l.AtLeast != nil || l.OneOf != nil || l.Number }
+func (l Label) ruled() bool { return l.AtLeast != nil || l.OneOf != nil || l.Number }
 
 // parse reads a label. Of what is wrong it says what was wanted.
-func (l *Label) parse(b []byte) (label float32, want string) {
+func (l Label) parse(b []byte) (label float32, want string) {
 	if len(b) == 0 {
 		return 0, wantValue
 	}
 	switch {
 	case l.OneOf != nil:
-		for _, v := range l.OneOf {
-			if string(b) == v {
-				return 1, ""
-			}
+		if slices.Contains(l.OneOf, string(b)) {
+			return 1, ""
 		}
 		return 0, ""
 	case l.AtLeast != nil:

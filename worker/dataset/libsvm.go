@@ -2,17 +2,17 @@ package dataset
 
 // libsvmRow parses `label index:value ...` with rising indices.
 func libsvmRow(rule Label) func(line []byte, dst *rows) *RowError {
-	return func(line []byte, dst *rows) *RowError { return parseSingle(line, dst, &rule, true) }
+	return func(line []byte, dst *rows) *RowError { return parseSingle(line, dst, rule, true) }
 }
 
 // libfmRow parses the same in any order of indices.
 func libfmRow(rule Label) func(line []byte, dst *rows) *RowError {
-	return func(line []byte, dst *rows) *RowError { return parseSingle(line, dst, &rule, false) }
+	return func(line []byte, dst *rows) *RowError { return parseSingle(line, dst, rule, false) }
 }
 
 // parseSingle appends the row of a line to dst, with one bag; of a malformed
 // line it leaves a part there. Explicit zeros are dropped.
-func parseSingle(line []byte, dst *rows, rule *Label, rising bool) *RowError {
+func parseSingle(line []byte, dst *rows, rule Label, rising bool) *RowError {
 	at, end := field(line, 0)
 	label, bad := rule.parse(line[at:end])
 	if bad != "" {

@@ -300,8 +300,9 @@ func (f *Feature) ragged() bool {
 		return true
 	case KindNumeric:
 		return f.transform() == TransformQuantile || f.transform() == TransformEdges
+	default:
+		return false
 	}
-	return false
 }
 
 // fits reports whether the feature has to see training data first.

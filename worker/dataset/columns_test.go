@@ -1,0 +1,434 @@
+package dataset_test
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"hcclps/worker/dataset"
+)
+
+// columns is the first batch of data, in order.
+func columns(t testing.TB, cfg dataset.Config, features string) *dataset.Batch {
+	t.Helper()
+	if features != "" {
+		cfg.Schema = schema(t, features)
+	}
+	cfg.InOrder = true
+	r := open(t, cfg)
+	b := &dataset.Batch{}
+	next(t, r, b)
+	return b
+}
+
+func schema(t testing.TB, features string) *dataset.Schema {
+	t.Helper()
+	s, err := dataset.ParseSchema("features.yaml", []byte(features))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+const numberLabel = "features:\n  - {name: label, kind: label, number: true}\n"
+
+func TestColumnForms(t *testing.T) {
+	text := "label,a,b\n1,5,x\n2,6,\"y,\"\"z\"\"\nw\"\n3,7,ü\xe9\n"
+	plain := columns(t, dataset.Config{Format: "csv", Paths: []string{file(t, "f", text)}}, numberLabel+"  - {name: a, kind: id}\n  - {name: b, kind: id}\n")
+	if !slices.Equal(plain.Label, []float32{1, 2, 3}) || !slices.Equal(plain.Column("a").Keys, []uint64{5, 6, 7}) || len(plain.Column("b").Keys) != 3 {
+		t.Fatalf("%+v", plain)
+	}
+	forms := map[string]struct {
+		cfg  dataset.Config
+		text string
+	}{
+		"gzip":        {dataset.Config{Format: "csv"}, zip(t, text[:20]) + zip(t, text[20:])},
+		"bom":         {dataset.Config{Format: "csv"}, "\xef\xbb\xbf" + text},
+		"bom quoted":  {dataset.Config{Format: "csv"}, "\xef\xbb\xbf\"label\",\"a\",\"b\"\n" + text[len("label,a,b\n"):]},
+		"no last end": {dataset.Config{Format: "csv"}, strings.TrimSuffix(text, "\n")},
+		"blank lines": {dataset.Config{Format: "csv"}, "\n\n" + strings.ReplaceAll(text, "\n3", "\n\n  \n3")},
+		"blanks":      {dataset.Config{Format: "csv"}, strings.NewReplacer("1,5,x", " 1 ,\t5 , x ", `"y`, ` "y`, "w\"\n", "w\"  \n").Replace(text)},
+		"quoted":      {dataset.Config{Format: "csv"}, strings.NewReplacer("1,5,x", `"1","5","x"`, "label,a", `"label",a`).Replace(text)},
+		"tsv":         {dataset.Config{Format: "tsv"}, strings.NewReplacer("y,", "y,", ",", "\t").Replace(strings.ReplaceAll(text, "y,", "y;"))},
+		"separator":   {dataset.Config{Format: "csv", Separator: ";"}, strings.ReplaceAll(strings.ReplaceAll(text, ",", ";"), "y;", "y,")},
+	}
+	for name, f := range forms {
+		t.Run(name, func(t *testing.T) {
+			f.cfg.Paths = []string{file(t, "f", f.text)}
+			got := columns(t, f.cfg, numberLabel+"  - {name: a, kind: id}\n  - {name: b, kind: id}\n")
+			want := plain
+			if name == "tsv" {
+				got.Column("b").Keys[1] = plain.Column("b").Keys[1]
+			}
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("%v\nwant %v", got, want)
+			}
+		})
+	}
+	for name, end := range map[string]string{"crlf": "\r\n", "cr": "\r"} {
+		t.Run(name, func(t *testing.T) {
+			cfg := dataset.Config{Format: "csv", Paths: []string{file(t, "f", strings.ReplaceAll(text, "\n", end))}}
+			got := columns(t, cfg, numberLabel+"  - {name: a, kind: id}\n  - {name: b, kind: id}\n")
+			if !slices.Equal(got.Label, plain.Label) || !slices.Equal(got.Column("a").Keys, plain.Column("a").Keys) {
+				t.Errorf("%v, want %v", got, plain)
+			}
+			if got.Column("b").Keys[0] != plain.Column("b").Keys[0] || got.Column("b").Keys[1] == plain.Column("b").Keys[1] {
+				t.Error("a line end within quotes is not kept as it is")
+			}
+		})
+	}
+}
+
+func TestHeaderIsFoundByNames(t *testing.T) {
+	cases := []struct {
+		name, text, label, header, features string
+		format                              string
+		rows                                int
+		says                                string
+	}{
+		{name: "label in first line", text: "y,a\n1,2\n", label: "y", rows: 1},
+		{name: "label c0", text: "1,2\n0,3\n", label: "c0", rows: 2},
+		{name: "a column called c0", text: "c1,c0\n1,0\n", label: "c0", rows: 1},
+		{name: "default label", text: "a,label\n1,1\n", rows: 1},
+		{name: "absent label", text: "y,a\n1,2\n", label: "z", says: `no column "z" for the label: its first line has y, a`},
+		{name: "told no", text: "1,2\n0,3\n", label: "c1>=3", header: "no", rows: 2},
+		{name: "told yes", text: "c5,a\n1,3\n", label: "c5", header: "yes", rows: 1},
+		{name: "names given", text: "1,2\n0,3\n", label: "u", features: "columns: [u, v]\nfeatures: []\n", rows: 2},
+		{name: "names given and there", text: "u,v\n0,3\n", label: "u", features: "columns: [u, v]\nfeatures: []\n", rows: 1},
+		{name: "too many names", text: "1,2\n", label: "u", features: "columns: [u, v, w]\nfeatures: []\n", says: "f:1:1: \"1,2\": want 3 fields"},
+		{name: "no name", text: ",y\n7,1\n", label: "y", rows: 1},
+		{name: "ratings", format: "ratings", text: "1::2::3::4\n", rows: 1},
+		{name: "ratings with header", format: "ratings", text: "user,item,rating\n1,2,3\n", rows: 1, says: ""},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := dataset.Config{Format: "csv", Paths: []string{file(t, "f", c.text)}, Header: c.header, Label: label(t, c.label)}
+			if c.format != "" {
+				cfg.Format = c.format
+			}
+			if c.features != "" {
+				cfg.Schema = schema(t, c.features)
+			}
+			r, err := dataset.Open(cfg)
+			if c.says != "" {
+				if err == nil || !strings.Contains(err.Error(), c.says) {
+					t.Errorf("error %v, want it to say %q", err, c.says)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n, err := r.Count(); n != c.rows || err != nil {
+				t.Errorf("%d rows, want %d: %v", n, c.rows, err)
+			}
+		})
+	}
+}
+
+// TestMalformed goes through every kind of malformed file: the error names file,
+// line, column and value.
+func TestMalformed(t *testing.T) {
+	whole := zip(t, "label,a\n"+strings.Repeat("1,2\n", 5000))
+	head := "label,a,b\n1,2,x\n"
+	id := "features:\n  - {name: a, kind: id}\n"
+	cases := []struct {
+		name, text, features string
+		format               string
+		says                 []string
+	}{
+		{name: "cut row", text: head + "0,3\n", says: []string{":3:3:", `"3"`, "3 fields, not 2"}},
+		{name: "cut last row", text: head + "0", says: []string{":3:1:", `"0"`, "3 fields, not 1"}},
+		{name: "extra column", text: head + "0,3,x,y\n", says: []string{":3:7:", `"y"`, "3 fields, not 4"}},
+		{name: "unclosed quote", text: head + "0,3,\"x\n1,2,y\n", says: []string{":3:5:", `"\"x`, "closing quote"}},
+		{name: "text after quote", text: head + "0,3,\"x\"y\n", says: []string{":3:8:", `"y"`, "after a closing quote"}},
+		{name: "NUL", text: head + "0,3,x\x00\n", says: []string{":3:6:", `"\x00"`, "NUL"}},
+		{name: "NUL in quotes", text: head + "0,3,\"x\n\x00\"\n", says: []string{":4:1:", `"\x00"`, "NUL"}},
+		{name: "text for a number", text: head + "0,x,x\n", features: "features:\n  - {name: a, kind: numeric}\n", says: []string{":3:3:", `column "a"`, `"x"`, "a number"}},
+		{name: "behind lines in quotes", text: head + "0,\"\r\n\n\",x\n1,y,\"\"\n", features: "features:\n  - {name: a, kind: numeric, na: [\"\\r\\n\\n\"]}\n", says: []string{":6:3:", `"y"`}},
+		{name: "infinite number", text: head + "0,1e999,x\n", features: "features:\n  - {name: a, kind: numeric}\n", says: []string{":3:3:", `"1e999"`, "finite"}},
+		{name: "too large for float32", text: head + "0,1e99,x\n", features: "features:\n  - {name: a, kind: numeric, transform: raw}\n", says: []string{":3:3:", `"1e99"`, "finite"}},
+		{name: "label out of range", text: head + "2,3,x\n", says: []string{":3:1:", `column "label"`, `"2"`, "-1, 0 or 1"}},
+		{name: "label missing", text: head + ",3,x\n", says: []string{":3:1:", `""`, "empty"}},
+		{name: "label of text", text: head + "yes,3,x\n", says: []string{":3:1:", `"yes"`, "number"}},
+		{name: "weight below 0", text: head + "1,-3,x\n", features: "features:\n  - {name: w, column: a, kind: weight}\n  - {name: b, kind: id}\n", says: []string{":3:3:", `"-3"`, "0 or more"}},
+		{name: "id over 2^64-1", text: head + "0,18446744073709551616,x\n", features: id, says: []string{":3:3:", `"18446744073709551616"`, "18446744073709551615"}},
+		{name: "id not a number", text: head + "0,x7,x\n", features: "features:\n  - {name: a, kind: id, as: number}\n", says: []string{":3:3:", `"x7"`, "18446744073709551615"}},
+		{name: "missing and not allowed", text: head + "0,,x\n", features: "features:\n  - {name: a, kind: id, missing: error}\n", says: []string{":3:3:", `column "a"`, "empty"}},
+		{name: "truncated gz", text: whole[:len(whole)-20], says: []string{"f", "truncated"}},
+		{name: "empty file", text: "", says: []string{"f", "empty"}},
+		{name: "blank file", text: "\n \n", says: []string{"f", "no rows"}},
+		{name: "header only", text: "label,a\n", says: []string{"f", "no rows"}},
+		{name: "duplicate header", text: "label,a,a\n1,2,3\n", says: []string{":1:9:", `"a"`, "no other column"}},
+		{name: "unclosed header", text: "label,\"a\n1,2\n", says: []string{":1:7:", "closing quote"}},
+		{name: "absent column", text: head, features: "features:\n  - {name: a, kind: id}\n  - {name: q, kind: id, column: z}\n", says: []string{"features.yaml:3:5", `"q"`, `column "z" is none of label, a, b`}},
+		{name: "criteo of 39 columns", format: "criteo", text: strings.Repeat("1\t", 38) + "1\n", says: []string{"39 columns", "criteo"}},
+		{name: "ratings of 2 columns", format: "ratings", text: "1::2\n", says: []string{"2 columns", "ratings"}},
+		{name: "rating of text", format: "ratings", text: "1::2::3\n1::2::x\n", says: []string{":2:7:", `"x"`, "number"}},
+		{name: "tsv cut", format: "tsv", text: "label\ta\n1\t2\n1\n", says: []string{":3:1:", "2 fields, not 1"}},
+		{name: "libfm index", format: "libfm", text: "3.5 7:1 x:2\n", says: []string{":1:9:", `"x"`, "index"}},
+		{name: "libffm field", format: "libffm", text: "1 0:1:1 1:2:1\n1 x:1:1\n", says: []string{":2:3:", `"x"`, "field number"}},
+		{name: "libffm pair", format: "libffm", text: "1 0:1:1\n1 0:1\n", says: []string{":2:5:", `"1"`, "index:value"}},
+		{name: "libffm single", format: "libffm", text: "1 0:1:1\n1 0\n", says: []string{":2:3:", `"0"`, "field:index:value"}},
+		{name: "libffm value", format: "libffm", text: "1 0:1:nan\n", says: []string{":1:7:", `"nan"`, "finite"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := dataset.Config{Format: "csv", Paths: []string{file(t, "f", c.text)}}
+			if c.format != "" {
+				cfg.Format = c.format
+			}
+			if c.features != "" {
+				cfg.Schema = schema(t, c.features)
+			}
+			err := readAll(cfg)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			if !strings.Contains(err.Error(), cfg.Paths[0]) && !strings.Contains(err.Error(), "features.yaml") {
+				t.Errorf("error %v does not name the file", err)
+			}
+			for _, s := range c.says {
+				if !strings.Contains(err.Error(), s) {
+					t.Errorf("error %v, want it to say %q", err, s)
+				}
+			}
+		})
+	}
+}
+
+// readAll opens and reads one epoch.
+func readAll(cfg dataset.Config) error {
+	r, err := dataset.Open(cfg)
+	if err != nil {
+		return err
+	}
+	var b dataset.Batch
+	for more := true; more && err == nil; {
+		more, err = r.Next(&b)
+	}
+	return errors.Join(err, r.Close())
+}
+
+func TestHeadersOfAllFilesAgree(t *testing.T) {
+	first := file(t, "first", "label,a,b\n1,2,3\n")
+	for text, says := range map[string]string{
+		"label,b,a\n1,2,3\n":     `second:1:7: "b": want the columns label, a, b`,
+		"label,a\n1,2\n":         `second:1:7: "a": want then the columns b`,
+		"label,a,b,c\n1,2,3,4\n": `second:1:11: "c"`,
+		"1,2,3\n":                `second:1:1: "1"`,
+		"label,a,b\n":            "second: it has no rows",
+	} {
+		err := readAll(dataset.Config{Format: "csv", Paths: []string{first, file(t, "second", text)}})
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: error %v, want it to say %q", text, err, says)
+		}
+	}
+	if err := readAll(dataset.Config{Format: "csv", Paths: []string{first, file(t, "second", "label,a,b\n0,1,2\n")}}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSkipBadGoesOnBehindAMalformedRow: a quote that is never closed costs its
+// line, not the file.
+func TestSkipBadGoesOnBehindAMalformedRow(t *testing.T) {
+	text := "label,a\n1,1\n1,\"2\n1,3\n1\n1,\"4\"x\n1,\"5\"\"\r\n1,6\r\n1,7\n"
+	b := columns(t, dataset.Config{Format: "csv", Paths: []string{file(t, "f", text)}, SkipBad: true}, "features:\n  - {name: a, kind: id}\n")
+	if !slices.Equal(b.Column("a").Keys, []uint64{1, 3, 6, 7}) {
+		t.Errorf("ids %v", b.Column("a").Keys)
+	}
+}
+
+func TestFeatureKinds(t *testing.T) {
+	path := file(t, "f", "label,w,n,i,s,q\n"+
+		"3,0.5,1,18446744073709551615,a|b|c|d,1 2 3\n"+
+		"4,2,,0,,\n"+
+		"5,1,-3,007,b||?,3\n"+
+		"6,1,100,x,a,\n")
+	b := columns(t, dataset.Config{Format: "csv", Paths: []string{path}}, numberLabel+`
+  - {name: w, kind: weight}
+  - {name: raw, column: n, kind: numeric, transform: raw}
+  - {name: log, column: n, kind: numeric, transform: log}
+  - {name: std, column: n, kind: numeric, transform: standard}
+  - {name: edge, column: n, kind: numeric, transform: edges, edges: [0, 1, 50]}
+  - {name: i, kind: id}
+  - {name: skip, column: n, kind: id, missing: skip}
+  - {name: tags, column: s, kind: ids, max: 3}
+  - {name: last, column: q, kind: sequence, separator: " ", max: 2}
+  - {name: pair, kind: cross, of: [edge, tags]}
+  - {name: first, column: s, kind: id, match: '^(\w)'}
+  - {name: tag, column: s, kind: id, table: tags, match: '^\w'}
+`)
+	if !slices.Equal(b.Weight, []float32{0.5, 2, 1, 1}) || !slices.Equal(b.Label, []float32{3, 4, 5, 6}) {
+		t.Errorf("weights %v, labels %v", b.Weight, b.Label)
+	}
+	numeric := func(name string, want ...float32) {
+		t.Helper()
+		if !slices.Equal(b.Column(name).Numeric, want) {
+			t.Errorf("%s is %v, want %v", name, b.Column(name).Numeric, want)
+		}
+	}
+	numeric("raw", 1, 0, -3, 100)
+	numeric("log", 0.6931472, 0, -1.3862944, 4.6151204)
+	if std := b.Column("std").Numeric; std[1] != 0 || std[0]+std[2]+std[3] > 1e-6 || std[3] < 1.4 {
+		t.Errorf("standard %v", std)
+	}
+	if k := b.Column("edge").Keys; !slices.Equal(k, []uint64{2, 4, 0, 3}) {
+		t.Errorf("buckets %v", k)
+	}
+	i := b.Column("i").Keys
+	if i[0] != 1<<64-1 || i[1] != 0 || i[2] == 7 {
+		t.Errorf("ids %v", i)
+	}
+	lengths := func(name string, want ...int32) {
+		t.Helper()
+		if got := b.Column(name).Offsets[1:]; !slices.Equal(got, want) {
+			t.Errorf("%s: offsets %v, want %v", name, got, want)
+		}
+	}
+	lengths("skip", 1, 1, 2, 3)
+	lengths("tags", 3, 3, 5, 6)
+	lengths("last", 2, 2, 3, 3)
+	lengths("pair", 3, 3, 5, 6)
+	lengths("first", 1, 2, 3, 4)
+	if k := b.Column("last").Keys; !slices.Equal(k, []uint64{2, 3, 3}) {
+		t.Errorf("the last of each sequence are %v", k)
+	}
+	tags, tag, first := b.Column("tags").Keys, b.Column("tag").Keys, b.Column("first").Keys
+	if tag[0] != tags[0] || tag[2] != tags[3] || tag[0] != tags[5] || first[0] == tag[0] {
+		t.Errorf("features of one table disagree: %v, %v; another table's: %v", tags, tag, first)
+	}
+	if p := b.Column("pair").Keys; len(slices.Compact(slices.Sorted(slices.Values(p)))) != 6 {
+		t.Errorf("crossed ids %v", p)
+	}
+}
+
+// TestHashesArePinned: a stored model knows its ids by them.
+func TestHashesArePinned(t *testing.T) {
+	b := columns(t, dataset.Config{Format: "csv", Paths: []string{file(t, "f", "label,a,b\n1,text,42\n")}},
+		"features:\n  - {name: a, kind: id}\n  - {name: b, kind: id}\n  - {name: x, kind: cross, of: [a, b]}\n  - {name: t, column: b, kind: id, as: text}\n")
+	got := []uint64{b.Column("a").Keys[0], b.Column("b").Keys[0], b.Column("x").Keys[0], b.Column("t").Keys[0]}
+	want := []uint64{0xd8967b813ed14162, 42, 0x4bc488d77d8f3a0d, 0xb5e8981cb0920aa8}
+	if !slices.Equal(got, want) {
+		t.Errorf("ids %#v, want %#v", got, want)
+	}
+}
+
+func TestHashBits(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("label,a\n")
+	for i := range 1000 {
+		fmt.Fprintf(&text, "1,%d\n1,t%d\n", i, i)
+	}
+	cfg := dataset.Config{Format: "csv", Paths: []string{file(t, "f", text.String())}, HashBits: 6, Batch: 5000}
+	seen := map[uint64]bool{}
+	for _, k := range columns(t, cfg, "features:\n  - {name: a, kind: id}\n").Column("a").Keys {
+		seen[k] = true
+		if k >= 64 {
+			t.Fatalf("id %d of 6 bits", k)
+		}
+	}
+	if len(seen) != 64 {
+		t.Errorf("%d of 64 ids", len(seen))
+	}
+}
+
+func TestInference(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("n,one,u,t,m,g,void,label\n")
+	for i := range 1000 {
+		fmt.Fprintf(&text, "%d,5,%d.5,t%d,%s,%s,,%d\n", i, i%7, i%3, []string{"?", "1", "2"}[i%3], []string{"a|b", "c", "a|c|d"}[i%3], i%2)
+	}
+	path := file(t, "f", text.String())
+	s, err := dataset.Inspect(dataset.Config{Format: "csv", Paths: []string{path}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `features:
+  - name: label
+    kind: label
+    column: label
+  - name: "n"
+    kind: numeric
+    transform: quantile
+    buckets: 20
+  - name: one
+    kind: numeric
+    transform: quantile
+    buckets: 20
+  - name: u
+    kind: numeric
+    transform: quantile
+    buckets: 20
+  - name: t
+    kind: id
+    as: text
+  - name: m
+    kind: numeric
+    transform: quantile
+    buckets: 20
+    na: ['?']
+  - name: g
+    kind: ids
+    as: text
+    separator: '|'
+  - name: void
+    kind: id
+    as: text
+`
+	if string(got) != want {
+		t.Errorf("inferred:\n%s", got)
+	}
+	r := open(t, dataset.Config{Format: "csv", Paths: []string{path}, Schema: schema(t, string(got))})
+	_, _, keys := read(t, r)
+	for name, n := range map[string]int{"n": 20, "one": 1, "u": 7, "t": 3, "m": 3, "g": 4, "void": 1} {
+		if len(keys[name]) != n {
+			t.Errorf("%s: %d ids, want %d", name, len(keys[name]), n)
+		}
+	}
+	for bucket, rows := range keys["n"] {
+		if rows != 50 {
+			t.Errorf("bucket %d of n has %d rows, want 50", bucket, rows)
+		}
+	}
+}
+
+func TestSideTable(t *testing.T) {
+	side := file(t, "side.csv", "id,title,year\n7,\"a, b\",1999\n8,c,\n")
+	features := "features:\n  - {name: item, kind: id}\n  - {name: title, kind: id}\n  - {name: year, kind: id, missing: skip}\njoin:\n  - {file: " + side + ", key: id, on: item}\n"
+	path := file(t, "f", "label,item\n1,7\n0,8\n1,9\n")
+	b := columns(t, dataset.Config{Format: "csv", Paths: []string{path}}, features)
+	titles := b.Column("title").Keys
+	if len(titles) != 3 || titles[0] == titles[1] || titles[1] == titles[2] || !slices.Equal(b.Column("year").Keys, []uint64{1999}) || !slices.Equal(b.Column("year").Offsets, []int32{0, 1, 1, 1}) {
+		t.Errorf("%+v", b.Features)
+	}
+	cases := map[string]struct{ side, join, says string }{
+		"twice":     {"id,x\n7,1\n7,2\n", "key: id, on: item", `:3:1: "7": want a key that no other row has`},
+		"no key":    {"id,x\n7,1\n", "key: nr, on: item", `key "nr" is none of its columns id, x`},
+		"no column": {"id,x\n7,1\n", "key: id", `column "id" is none of the data's: label, item`},
+		"clash":     {"id,item\n7,1\n", "key: id, on: item", `column "item" is in the data too`},
+		"cut row":   {"id,x\n7\n", "key: id, on: item", ":2:1:"},
+		"empty":     {"", "key: id, on: item", "empty"},
+		"header":    {"id,x\n", "key: id, on: item", "no rows"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := schema(t, "features:\n  - {name: item, kind: id}\njoin:\n  - {file: "+file(t, "s.csv", c.side)+", "+c.join+"}\n")
+			_, err := dataset.Open(dataset.Config{Format: "csv", Paths: []string{path}, Schema: s})
+			if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "s.csv") {
+				t.Errorf("error %v, want it to say %q", err, c.says)
+			}
+		})
+	}
+	gone := schema(t, "features: []\njoin:\n  - {file: "+filepath.Join(t.TempDir(), "none")+", key: item}\n")
+	if _, err := dataset.Open(dataset.Config{Format: "csv", Paths: []string{path}, Schema: gone}); err == nil || !strings.Contains(err.Error(), "none") {
+		t.Errorf("missing side table: %v", err)
+	}
+}
