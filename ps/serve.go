@@ -4,15 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"hcclps/p2p/link"
 	"hcclps/ps/layout"
 	"hcclps/ps/wire"
 )
-
-// serveFor bounds every request, whatever its caller asked for.
-const serveFor = 2 * time.Minute
 
 // unready is the hint of a server that has not started its groups, in milliseconds.
 const unready = 100
@@ -24,8 +20,6 @@ type replier interface {
 
 // serve answers one request: to a shard, to the meta group, or to this server.
 func (s *Server) serve(ctx context.Context, r *link.Request) {
-	ctx, cancel := context.WithTimeout(ctx, serveFor)
-	defer cancel()
 	kind, err := wire.Peek(r.Head)
 	switch {
 	case err != nil:

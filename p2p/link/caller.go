@@ -115,7 +115,7 @@ func (c *caller) call(ctx context.Context, call Call) (Reply, error) {
 	f.id = c.last
 	c.calls[f.id] = oc
 	c.mu.Unlock()
-	if !c.out.send(ctx, c.done, nil, f, call.Body) {
+	if !c.out.send(f, call.Body, c.done, ctx.Done()) {
 		c.mu.Lock()
 		delete(c.calls, f.id)
 		c.mu.Unlock()

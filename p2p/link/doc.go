@@ -19,7 +19,8 @@
 //
 // A call reaches the handler at most once; there are no retries below Route. A dead connection fails its calls at once with [ErrPeer] and is dialled
 // anew by the next Call; an address that could not be dialled fails calls at once for a moment, with the error of that dial. Both sides send a
-// heartbeat every 500 ms; 2 s of silence end the connection. Memory of calls and replies is copied or let go of before Call and Reply return.
+// heartbeat every 500 ms; 2 s of silence end the connection. Memory of calls and replies is copied or let go of before Call and Reply return. No wait
+// outlives the caller's context, on the server the handler's, or the connection.
 //
 // # Bodies
 //

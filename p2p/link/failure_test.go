@@ -283,6 +283,31 @@ func TestSilence(t *testing.T) {
 	})
 }
 
+func TestReplyEndsWithTheHandlersTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		replied := make(chan error, 1)
+		w := start(t, func(_ context.Context, r *link.Request) {
+			replied <- r.Reply(nil, make([]byte, 4<<20))
+		}, func(s *settings) { s.server.Timeout = time.Minute })
+		began := time.Now()
+		r, err := w.client.Call(t.Context(), addr, link.Call{Alloc: func(n int) ([]byte, error) { // the caller takes nothing while it is in here
+			want(t, <-replied, link.ErrPeer, "did not take a reply's body within 1m0s")
+			return make([]byte, n), nil
+		}})
+		if took := time.Since(began); took != time.Minute {
+			t.Errorf("Reply returned after %v", took)
+		}
+		want(t, err, link.ErrPeer)
+		if r.Body != nil {
+			t.Errorf("an answer of %d bytes", len(r.Body))
+		}
+		if r, err := w.call(link.Call{}); err != nil || len(r.Body) != 4<<20 {
+			t.Errorf("the next call brought %d bytes: %v", len(r.Body), err)
+		}
+		check(t, <-replied)
+	})
+}
+
 func TestIdleConnectionLives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, echo(func(ctx context.Context, r *link.Request) {

@@ -163,7 +163,7 @@ func TestOutboxIsBounded(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			for o.send(t.Context(), nil, gone, call, body) {
+			for o.send(call, body, nil, gone) {
 				sent++
 			}
 		}()

@@ -1,9 +1,6 @@
 package link
 
-import (
-	"context"
-	"sync"
-)
+import "sync"
 
 // outboxRoom is how many bytes of calls and replies wait for the writer before their senders wait too.
 const outboxRoom = 256 << 10
@@ -31,8 +28,9 @@ func (o *outbox) post(f frame) {
 	o.signal()
 }
 
-// send adds a call or reply as soon as there is room. It reports false if ctx or done or gone ended first.
-func (o *outbox) send(ctx context.Context, done, gone <-chan struct{}, f frame, body [][]byte) bool {
+// send adds a call or reply as soon as there is room. It reports false if one of the two channels was closed first. A peer that takes
+// nothing ends the connection, and one of them with it.
+func (o *outbox) send(f frame, body [][]byte, done, gone <-chan struct{}) bool {
 	for {
 		o.mu.Lock()
 		if len(o.buf) < outboxRoom {
@@ -48,8 +46,6 @@ func (o *outbox) send(ctx context.Context, done, gone <-chan struct{}, f frame, 
 		o.mu.Unlock()
 		select {
 		case <-room:
-		case <-ctx.Done():
-			return false
 		case <-done:
 			return false
 		case <-gone:

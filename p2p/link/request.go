@@ -18,6 +18,7 @@ type Request struct {
 	inline []byte
 	from   *responder
 	gone   chan struct{}           // closed when the caller has given up
+	over   <-chan struct{}         // the end of the handler's context; set before it runs
 	cancel context.CancelCauseFunc // of the handler's context, nil before it runs; belongs to the responder's mutex
 	send   *sending                // a large reply; belongs to the responder's mutex
 
@@ -57,7 +58,8 @@ func (r *Request) BodyInto(ctx context.Context, dst []byte) error {
 }
 
 // Reply answers the request, once. The pieces of body are sent as one body and are read until Reply returns. With a large
-// body that is when the caller has taken it, has given up (ErrCancelled) or is lost (ErrPeer); a small one is only on its way then.
+// body that is when the caller has taken it, has given up (ErrCancelled) or is lost (ErrPeer), at the latest when the handler's context ends; a
+// small one is only on its way then.
 func (r *Request) Reply(head []byte, body ...[]byte) error {
 	if len(head) > MaxHead {
 		return fmt.Errorf("reply: head of %d bytes, at most %d: %w", len(head), MaxHead, ErrTooLarge)
@@ -94,7 +96,7 @@ func (r *Request) reply(f frame, body [][]byte) error {
 		r.send = send
 		s.mu.Unlock()
 	}
-	if !s.out.send(context.Background(), s.done, r.gone, f, body) {
+	if !s.out.send(f, body, s.done, r.gone) {
 		if s.dead() {
 			return s.err
 		}
@@ -118,10 +120,8 @@ func (r *Request) deliver(send *sending) error {
 			return s.err
 		}
 		return nil
-	case <-r.gone:
-		cause = ErrCancelled
-	case <-s.done:
-		cause = s.err
+	case <-r.over:
+		cause = r.ended()
 	}
 	s.snd.cancel(send, cause)
 	<-send.done
@@ -129,6 +129,20 @@ func (r *Request) deliver(send *sending) error {
 		return nil // it was complete at that moment
 	}
 	return cause
+}
+
+// ended says why the handler's context has ended while the caller took the body. Time alone is no reason the caller could be told: chunks may
+// be on their way, and zeros in place of the rest would look like an answer. So the connection ends.
+func (r *Request) ended() error {
+	s := r.from
+	if r.isGone() {
+		return ErrCancelled
+	}
+	if !s.dead() {
+		s.fail(fmt.Errorf("%w: it did not take a reply's body within %v", ErrPeer, s.timeout))
+	}
+	<-s.done
+	return s.err
 }
 
 func (r *Request) isGone() bool {

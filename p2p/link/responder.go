@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 )
 
 // responder is the accepting side of a session: it runs a handler for each call.
@@ -12,6 +13,7 @@ type responder struct {
 	*session
 	handler  Handler
 	most     int           // handlers running at once
+	timeout  time.Duration // of a handler
 	bulkConn chan net.Conn // room for one: the bulk connection that the caller opened
 
 	handlers sync.WaitGroup
@@ -27,6 +29,7 @@ func newResponder(opt options, cfg ServerConfig, conn net.Conn, peer Hello) *res
 		session:  newSession(opt, conn, 1, peer, conn.RemoteAddr().String()),
 		handler:  cfg.Handler,
 		most:     opt.MaxRequests,
+		timeout:  cfg.Timeout,
 		bulkConn: make(chan net.Conn, 1),
 		requests: make(map[uint64]*Request),
 	}
@@ -114,9 +117,11 @@ func (r *responder) called(ctx context.Context, f frame) error {
 // start runs the handler. The mutex is held.
 func (r *responder) start(base context.Context, req *Request) {
 	r.running++
-	ctx, cancel := context.WithCancelCause(base)
-	req.cancel = cancel
+	ctx, stop := context.WithTimeoutCause(base, r.timeout, fmt.Errorf("request not answered within %v: %w", r.timeout, context.DeadlineExceeded))
+	ctx, cancel := context.WithCancelCause(ctx)
+	req.cancel, req.over = cancel, ctx.Done()
 	r.handlers.Go(func() {
+		defer stop()
 		defer cancel(nil)
 		r.handler.Serve(ctx, req)
 		r.finished(base, req)

@@ -11,7 +11,7 @@ import (
 )
 
 // Handler answers requests. Serve runs in a goroutine of its own for each request and must call Reply once before it returns. ctx ends when the
-// caller cancels (cause ErrCancelled), its connection dies (ErrPeer) or the server stops (ErrStopped). r is not used after Serve returns.
+// caller cancels (cause ErrCancelled), its connection dies (ErrPeer), the server stops (ErrStopped) or its time is over (context.DeadlineExceeded). r is not used after Serve returns.
 type Handler interface {
 	Serve(ctx context.Context, r *Request)
 }
@@ -28,6 +28,7 @@ type ServerConfig struct {
 	Pair      PairFunc
 	Heartbeat time.Duration // default 500 ms
 	Suspect   time.Duration // default 2 s: nothing heard for so long, and the caller is taken for dead
+	Timeout   time.Duration // bound of a handler, its reply included; default 2 min
 	Logger    *slog.Logger  // nil = discard
 	Limits
 }
@@ -55,6 +56,12 @@ type pairKey struct {
 func NewServer(cfg ServerConfig) (*Server, error) {
 	opt := options{pair: cfg.Pair, heartbeat: cfg.Heartbeat, suspect: cfg.Suspect, Limits: cfg.Limits, logger: cfg.Logger}
 	err := opt.setDefaults()
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 2 * time.Minute
+	}
+	if cfg.Timeout < 0 {
+		err = errors.Join(err, fmt.Errorf("timeout %v is below zero", cfg.Timeout))
+	}
 	if cfg.Handler == nil {
 		err = errors.Join(err, errors.New("handler is nil"))
 	}
