@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"path/filepath"
 	"slices"
@@ -110,7 +111,7 @@ func newLauncher(c *cli.Context) (*launcher, error) {
 		if l.dir, err = filepath.Abs(l.dir); err != nil {
 			return nil, err
 		}
-		l.cluster = "launch-" + filepath.Base(l.dir) // found again by the next launch on this folder
+		l.cluster = clusterOf(l.dir) // found again by the next launch on this folder
 		if !c.IsSet("job") {
 			l.job = "job"
 		}
@@ -123,6 +124,14 @@ func newLauncher(c *cli.Context) (*launcher, error) {
 	}
 	l.procs = newProcesses(c.App.Writer, c.App.ErrWriter, log)
 	return l, nil
+}
+
+// clusterOf names the cluster of a folder: the same at each launch, another for
+// another folder.
+func clusterOf(dir string) string {
+	h := fnv.New64a()
+	fmt.Fprint(h, dir)
+	return fmt.Sprintf("launch-%016x", h.Sum64())
 }
 
 // findServer is the given path, or ps-server beside this program, or in PATH.

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"hcclps/ps"
 )
 
 // build makes both programs, once for all tests that need real processes.
@@ -84,6 +86,13 @@ func TestInterruptedLaunchLeavesNothingAndResumes(t *testing.T) {
 	t.Parallel()
 	bin, data, dir := build(t), clickData(t), t.TempDir()
 	worker := filepath.Join(bin, "ps-worker")
+	t.Cleanup(func() { // what a named folder keeps for the next launch
+		for _, s := range []string{"s1", "s2", "s3"} {
+			if err := os.RemoveAll(ps.MemoryLogDir(clusterOf(dir), s)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 	args := []string{"launch", "-n", "2", "--dir", dir, "--", worker, "train", "--data", data, "--epochs", "10", "--batch", "64", "--json"}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
