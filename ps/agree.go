@@ -21,7 +21,7 @@ func (s *Server) agree(seen map[string]who) error {
 			continue
 		}
 		if other, taken := names[w.Name]; taken {
-			errs = append(errs, fmt.Errorf("two servers are named %q: %s (id %s) and %s (id %s): give each its own --name", w.Name, other.Addr, other.ID, w.Addr, w.ID))
+			errs = append(errs, fmt.Errorf("two servers are named %q: %s (id %s) and %s (id %s): give each its own (Name, --name)", w.Name, other.Addr, other.ID, w.Addr, w.ID))
 		}
 		names[w.Name] = w
 		if w.Addr != addr {
@@ -91,7 +91,7 @@ func (s *Server) found(seen map[string]who) (formation, error) {
 		for _, id := range l.Replicas(g) {
 			m, _ := l.Member(id)
 			if other, taken := hosts[host(m.Addr)]; taken {
-				return f, fmt.Errorf("replicas of group %d on %s and %s would share the host %s and die together: add servers on other hosts, or allow it with --allow-same-host", g, other, m.Addr, host(m.Addr))
+				return f, fmt.Errorf("replicas of group %d on %s and %s would share the host %s and die together: add servers on other hosts, or allow it (AllowSameHost, --allow-same-host)", g, other, m.Addr, host(m.Addr))
 			}
 			hosts[host(m.Addr)] = m.Addr
 		}

@@ -98,35 +98,43 @@ func (c Config) faults() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.Dir == "" {
-		bad("no data directory: set --dir")
+		bad("no data directory: set Dir (--dir)")
 	}
 	if c.Listen == "" {
-		bad("no address to listen on: set --listen")
+		bad("no address to listen on: set Listen (--listen)")
 	}
-	for what, s := range map[string]string{"cluster": c.Cluster, "server": c.Name} {
-		if len(s) > 64 || strings.ContainsAny(s, "/\x00 ") {
-			bad("%s name %q: want at most 64 bytes without blank or slash", what, s)
+	for _, n := range [][2]string{{"cluster name (Cluster, --cluster)", c.Cluster}, {"server name (Name, --name)", c.Name}} {
+		if len(n[1]) > 64 || strings.ContainsAny(n[1], "/\x00 ") {
+			bad("%s %q: want at most 64 bytes without blank or slash", n[0], n[1])
 		}
 	}
 	if !slices.Contains(c.Peers, c.Advertise) {
-		bad("this server's address %s is not among the servers %s: list every server's advertised address, the same list in the same order everywhere", c.Advertise, strings.Join(c.Peers, ", "))
+		bad("this server's address (Advertise, --advertise) %s is not among the servers (Peers, --servers) %s: list every server's advertised address, the same list in the same order everywhere", c.Advertise, strings.Join(c.Peers, ", "))
 	}
 	for i, p := range c.Peers {
 		if slices.Contains(c.Peers[:i], p) {
-			bad("server address %s is listed twice", p)
+			bad("server address %s is listed twice in Peers (--servers)", p)
 		}
 	}
 	if c.Durability != QuorumDisk && c.Durability != QuorumMemory {
-		bad("durability %q: want %s or %s", c.Durability, QuorumDisk, QuorumMemory)
+		bad("durability (Durability, --durability) %q: want %s or %s", c.Durability, QuorumDisk, QuorumMemory)
 	}
 	if c.Scratch && len(c.Peers) > 1 {
-		bad("%d servers without replication (--replicas 0): it is for one server", len(c.Peers))
+		bad("%d servers without replication (Scratch, --replicas 0): it is for one server", len(c.Peers))
 	}
 	if c.LogBudget < minLogBudget {
-		bad("log budget of %d bytes a group: want at least %d", c.LogBudget, minLogBudget)
+		bad("log budget (LogBudget, --log-budget) of %d bytes a group: want at least %d", c.LogBudget, minLogBudget)
 	}
-	if c.Memory < 0 || c.Heartbeat < 0 || c.Lease < 0 || c.FormTimeout < 0 {
-		bad("a size or a time is negative")
+	if c.Memory < 0 {
+		bad("memory (Memory, --memory) of %d bytes is negative", c.Memory)
+	}
+	for _, t := range []struct {
+		name string
+		d    time.Duration
+	}{{"Heartbeat", c.Heartbeat}, {"Lease", c.Lease}, {"FormTimeout", c.FormTimeout}} {
+		if t.d < 0 {
+			bad("%s of %v is negative", t.name, t.d)
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -1,10 +1,10 @@
 package ps
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hashicorp/raft"
 
 	"hcclps/p2p/inproc"
 	"hcclps/ps/layout"
@@ -18,11 +18,11 @@ func TestConfigFaultsAreAllNamed(t *testing.T) {
 		"nothing given": {Config{}, []string{"--dir", "--listen"}},
 		"not in the list": {
 			Config{Dir: "d", Listen: "a:1", Peers: []string{"b:1", "b:1"}, Durability: "ram", Replicas: 3},
-			[]string{"a:1 is not among the servers b:1", "listed twice", `durability "ram"`},
+			[]string{"a:1 is not among the servers (Peers, --servers) b:1", "listed twice", `--durability) "ram"`},
 		},
 		"names":   {Config{Dir: "d", Listen: "a:1", Name: "x/y", Cluster: "big one"}, []string{`"x/y"`, `"big one"`}},
 		"scratch": {Config{Dir: "d", Listen: "a:1", Peers: []string{"a:1", "b:1"}, Scratch: true}, []string{"--replicas 0"}},
-		"budget":  {Config{Dir: "d", Listen: "a:1", LogBudget: 1, Memory: -1}, []string{"log budget of 1", "negative"}},
+		"budget":  {Config{Dir: "d", Listen: "a:1", LogBudget: 1, Memory: -1}, []string{"LogBudget, --log-budget) of 1", "negative"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := New(c.cfg)
@@ -88,22 +88,6 @@ func TestMemoryThatCannotHoldIsRefused(t *testing.T) {
 	}
 }
 
-func TestMeminfo(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "meminfo")
-	if err := os.WriteFile(file, []byte("MemTotal:  100 kB\nMemAvailable:     42 kB\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := meminfo(file, "MemAvailable:"); err != nil || got != 42<<10 {
-		t.Errorf("%d, %v; want 43008", got, err)
-	}
-	if _, err := meminfo(file, "SwapFree:"); err == nil {
-		t.Error("a line that is not there was found")
-	}
-	if available() <= 0 {
-		t.Error("no memory available")
-	}
-}
-
 // FuzzFormation feeds what a server may be told about its cluster.
 func FuzzFormation(f *testing.F) {
 	f.Add([]byte(`{"epoch":1,"cluster":"c","members":[{"id":"x","name":"n","addr":"a:1"}],"meta":["x"],"shards":[["x"]],"durability":"quorum-disk"}`))
@@ -118,9 +102,10 @@ func FuzzFormation(f *testing.F) {
 		if err != nil || s.belongs(form) != nil {
 			return
 		}
+		s.formation.Store(&form)
 		for g := range form.Groups() {
 			for _, id := range form.Replicas(g) {
-				if _, err := s.resolveIn(form, id); err != nil {
+				if _, err := s.resolve(raft.ServerAddress(id)); err != nil {
 					t.Errorf("a replica of group %d of a formation that passed its checks: %v", g, err)
 				}
 			}

@@ -188,7 +188,7 @@ func (s *Server) logRoot(f formation) (dir string, inMemory bool, err error) {
 		dir = filepath.Join(s.cfg.Dir, dir)
 	}
 	if want, err := filepath.Abs(s.cfg.LogDir); s.cfg.LogDir != "" && (err != nil || want != dir) {
-		return "", false, fmt.Errorf("the logs of %s are in %s, started with --log-dir %s: they cannot be moved", s.cfg.Dir, dir, s.cfg.LogDir)
+		return "", false, fmt.Errorf("the logs of %s are in %s, started with %s (LogDir, --log-dir): they cannot be moved", s.cfg.Dir, dir, s.cfg.LogDir)
 	}
 	return dir, under(dir, tmpfs), nil
 }
@@ -226,12 +226,7 @@ func (s *Server) shardsHere(f formation) (n int) {
 
 // resolve says where a server listens, for Raft's transport.
 func (s *Server) resolve(id raft.ServerAddress) (string, error) {
-	f, _ := s.formed()
-	return s.resolveIn(f, string(id))
-}
-
-func (s *Server) resolveIn(f formation, id string) (string, error) {
-	m, ok := f.Member(id)
+	m, ok := s.Layout().Member(string(id))
 	if !ok {
 		return "", fmt.Errorf("server %q is no member of cluster %q", id, s.cfg.Cluster)
 	}

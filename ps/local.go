@@ -75,7 +75,11 @@ func NewLocal(cfg LocalConfig) (*Local, error) {
 		cfg.Addrs = append(cfg.Addrs, fmt.Sprintf("s%d:7000", i+1))
 	}
 	if cfg.Memory == 0 {
-		cfg.Memory = max(available()/2/int64(cfg.Servers), 1<<28)
+		free, _, err := raftlog.FreeMemory()
+		if err != nil {
+			return nil, fmt.Errorf("configure local cluster: %w", err)
+		}
+		cfg.Memory = max(free/2/int64(cfg.Servers), 1<<28)
 	}
 	l := &Local{cfg: cfg, temporary: cfg.Dir == "", started: make(chan struct{})}
 	for i := range cfg.Servers { // all faults now, not in Run

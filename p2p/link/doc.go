@@ -32,7 +32,8 @@
 //
 // # Goroutines
 //
-// Run of Client and Server own all goroutines; an idle connection has four (owner, read, write, bulk; a dialler's address one more), with a bulk Comm three more and those of the Comm. A
+// Run of Client and Server own all goroutines; an idle connection has four (owner, read, write, and bulk, which waits to make the Comm; a dialler's address one more); with a bulk Comm inflow, outflow and the
+// Comm's Run are added, and what that starts (one in p2p/tcp). A
 // handler is one more for each request. New starts nothing. The read loop never waits for anything but bytes, so that silence means silence. The caller of a
 // method may be any goroutine unless the method says otherwise.
 //

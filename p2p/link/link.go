@@ -58,7 +58,7 @@ var (
 	ErrPeer = p2p.ErrPeer
 	// ErrUnreachable means that no connection could be made: the call was not sent.
 	ErrUnreachable = errors.New("unreachable")
-	// ErrStopped means that this side's Run has ended or, for a call, was never started.
+	// ErrStopped means that this side's Run has ended.
 	ErrStopped = errors.New("link stopped")
 	// ErrNoReply means that the handler returned without an answer.
 	ErrNoReply = errors.New("handler gave no reply")
@@ -78,7 +78,7 @@ var (
 
 // Error says what failed, with whom and why.
 type Error struct {
-	Op   string // dial, hello, call
+	Op   string // "connect to" or "call"
 	Addr string // address of the peer
 	Peer string // its id, "" when not known
 	Err  error

@@ -67,7 +67,7 @@ func (l *Log) check(es []*raft.Log) error {
 		case e.Index == 0 || e.Index != es[0].Index+uint64(i):
 			return fmt.Errorf("entry %d at place %d of a batch from %d", e.Index, i, es[0].Index)
 		case len(e.Data) > limit:
-			return fmt.Errorf("entry %d has %d bytes, the limit is %d (an eighth of the log budget): send it in parts or raise --log-budget", e.Index, len(e.Data), limit)
+			return fmt.Errorf("entry %d has %d bytes, the limit is %d (an eighth of the log budget): send it in parts or raise the log budget (LogBudget, --log-budget)", e.Index, len(e.Data), limit)
 		case len(e.Extensions) != 0 && len(e.Extensions) != 4:
 			return fmt.Errorf("entry %d has extensions of %d bytes, only a checksum of 4 is known", e.Index, len(e.Extensions))
 		}
@@ -271,7 +271,7 @@ func (l *Log) grow() error {
 		return err
 	}
 	if total+l.cfg.SegmentSize > 2*l.cfg.Budget {
-		return fmt.Errorf("%d bytes of segments in %s, budget %d: %w; it is compacted by the next snapshot, or raise --log-budget", total, l.cfg.Dir, l.cfg.Budget, ErrFull)
+		return fmt.Errorf("%d bytes of segments in %s, budget %d: %w; it is compacted by the next snapshot, or raise the log budget (LogBudget, --log-budget)", total, l.cfg.Dir, l.cfg.Budget, ErrFull)
 	}
 	var g *segment
 	if frozen {

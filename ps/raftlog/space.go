@@ -28,12 +28,12 @@ func CheckSpace(dir string, need int64) error {
 	if !inMemory(st) {
 		return nil
 	}
-	room, what, err := memoryRoom(os.DirFS("/"))
+	room, what, err := FreeMemory()
 	if err != nil {
 		return err
 	}
 	if room < need {
-		return fmt.Errorf("log needs %d bytes of memory in %s, %s leaves %d: %w; raise the memory limit, lower --log-budget or give --log-dir on a disk", need, dir, what, room, ErrFull)
+		return fmt.Errorf("log needs %d bytes of memory in %s, %s leaves %d: %w; raise the memory limit, lower the log budget (LogBudget, --log-budget) or give a log directory (LogDir, --log-dir) on a disk", need, dir, what, room, ErrFull)
 	}
 	return nil
 }
@@ -50,12 +50,16 @@ func spaceHint(dir string) string {
 	}
 	total, free := int64(st.Blocks)*st.Bsize, int64(st.Bavail)*st.Bsize
 	if !inMemory(st) {
-		return fmt.Sprintf("its file system has %d bytes, %d free: free some, lower --log-budget or give another --log-dir", total, free)
+		return fmt.Sprintf("its file system has %d bytes, %d free: free some, lower the log budget (LogBudget, --log-budget) or give another log directory (LogDir, --log-dir)", total, free)
 	}
-	return fmt.Sprintf("its tmpfs has %d bytes, %d free: mount -o remount,size=..., start the container with a larger --shm-size, lower --log-budget or give --log-dir on a disk", total, free)
+	return fmt.Sprintf("its tmpfs has %d bytes, %d free: mount -o remount,size=..., start the container with a larger --shm-size, lower the log budget (LogBudget, --log-budget) or give a log directory (LogDir, --log-dir) on a disk", total, free)
 }
 
-// memoryRoom is the memory this process may still take: the least of the machine's and of every control group above it.
+// FreeMemory is the memory in bytes that this process may still take, and whose it is: the least of what the machine and every control group
+// above the process leave.
+func FreeMemory() (free int64, of string, err error) { return memoryRoom(os.DirFS("/")) }
+
+// memoryRoom is FreeMemory of a machine whose files are in root.
 func memoryRoom(root fs.FS) (room int64, what string, err error) {
 	kb, err := field(root, "proc/meminfo", "MemAvailable:")
 	if err != nil {
