@@ -83,6 +83,7 @@ type Group struct {
 	fresh    barriers
 	parked   parking
 	buffers  buffers   // of entries
+	bodies   *buffers  // of requests
 	gathers  sync.Pool // *[]float32
 	dups     counters
 	last     lastSnapshot
@@ -106,9 +107,10 @@ func New(cfg Config) (*Group, error) {
 	if cfg.Budget == nil {
 		cfg.Budget = NewBudget(0)
 	}
+	bodies := &buffers{}
 	g := &Group{
 		cfg: cfg, scratch: cfg.Log == nil, maxEntry: maxPart,
-		inbox: newInbox(cfg.Budget), changed: make(chan struct{}),
+		inbox: newInbox(cfg.Budget, bodies), bodies: bodies, changed: make(chan struct{}),
 		state: NewState(StateConfig{HashSeed: cfg.Layout().HashSeed, CopyBudget: cfg.CopyBudget, Bugs: cfg.Bugs}),
 	}
 	if g.scratch {

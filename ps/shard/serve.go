@@ -23,7 +23,7 @@ func (g *Group) Serve(ctx context.Context, m wire.Message, bodyLen int, r Reques
 	case *wire.Push:
 		g.reply(r, g.push(ctx, m, bodyLen, r))
 	case *wire.Pull:
-		g.pull(ctx, m, r)
+		g.pull(ctx, m, bodyLen, r)
 	case *wire.Probe:
 		g.reply(r, g.probe(m))
 	case *wire.Scan:
@@ -106,8 +106,8 @@ func (g *Group) enter(ref pushRef, parts uint32, n int) (c *contribution, mine b
 
 // receive brings the body of a contribution, checks it and puts it in line.
 func (g *Group) receive(ctx context.Context, c *contribution, m *wire.Push, bodyLen int, r Request) {
-	err := g.body(ctx, c, bodyLen, r)
-	if err != nil {
+	var err error
+	if c.body, c.pooled, err = g.body(ctx, bodyLen, r); err != nil {
 		g.inbox.drop(c, wire.Answer{Status: wire.Busy, Detail: fmt.Sprintf("receive %v: %v", c.ref, err)})
 		g.inbox.release(c)
 		return
@@ -134,14 +134,15 @@ func (g *Group) receive(ctx context.Context, c *contribution, m *wire.Push, body
 // with its request.
 const smallBody = 16 << 10
 
-func (g *Group) body(ctx context.Context, c *contribution, n int, r Request) (err error) {
+// body receives a body. kept says that its memory is to be given back to
+// g.bodies when nobody reads it any more, also after an error.
+func (g *Group) body(ctx context.Context, n int, r Request) (body []byte, kept bool, err error) {
 	if n <= smallBody {
-		c.body, err = r.Body(ctx)
-		return err
+		body, err = r.Body(ctx)
+		return body, false, err
 	}
-	c.pooled = true
-	c.body = g.inbox.bodies.get(n)[:n]
-	return r.BodyInto(ctx, c.body)
+	body = g.bodies.get(n)[:n]
+	return body, true, r.BodyInto(ctx, body)
 }
 
 // check decodes a contribution's body and refuses what apply would refuse, by
