@@ -29,13 +29,9 @@ import (
 
 	"hcclps/p2p/link"
 	"hcclps/ps/layout"
-	"hcclps/ps/raftgroup"
 	"hcclps/ps/raftlog"
 	"hcclps/ps/rafttransport"
 )
-
-// ErrCrashed is what Run returns after Crash.
-var ErrCrashed = errors.New("server crashed on purpose")
 
 // readyPoll is how often Ready looks again.
 const readyPoll = 20 * time.Millisecond
@@ -59,11 +55,10 @@ type Server struct {
 	formedCh  chan struct{} // closed when formation is known
 	groups    atomic.Pointer[groups]
 	running   atomic.Bool
-	crashing  atomic.Bool
 	over      chan struct{} // closed when Run returns
-	mu        sync.Mutex    // guards adopting a formation and what follows
+	crash     *crash
+	mu        sync.Mutex // guards adopting a formation and what follows
 	logs      []*raftlog.Log
-	crash     func() // set while running
 }
 
 // New checks the configuration. It starts nothing and touches no file.
@@ -74,7 +69,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Logger.With("server", cfg.Name), started: time.Now(),
-		formedCh: make(chan struct{}), over: make(chan struct{}),
+		formedCh: make(chan struct{}), over: make(chan struct{}), crash: newCrash(),
 	}
 	s.disk = s.newDisk()
 	return s, nil
@@ -185,20 +180,13 @@ func (s *Server) run(ctx context.Context) error {
 		planeErr = plane.Wait()
 		close(sunk)
 	}()
-	s.crashBy(func() { // nothing may be acknowledged after the store stands still
-		s.crashing.Store(true)
-		sink()
-		<-sunk
-		s.store.Freeze()
-		stop(raftgroup.ErrCrash)
-	})
+	defer s.crashes(sink, sunk, stop)()
 
 	work, workCtx := errgroup.WithContext(ctx)
 	work.Go(func() error { return s.work(workCtx) })
 	work.Go(func() error { return s.guard(workCtx, planeCtx) })
 	work.Go(func() error { return s.disk.Run(workCtx) })
 	err = work.Wait()
-	s.crashBy(nil)
 	sink()
 	<-sunk
 	return outcome(ctx, errors.Join(err, planeErr))
@@ -206,7 +194,7 @@ func (s *Server) run(ctx context.Context) error {
 
 // outcome is what Run returns: nil when it was told to end and did.
 func outcome(ctx context.Context, err error) error {
-	if errors.Is(context.Cause(ctx), raftgroup.ErrCrash) {
+	if crashed(ctx) {
 		return ErrCrashed
 	}
 	if told := ctx.Err(); told != nil && errors.Is(err, told) {
@@ -236,7 +224,7 @@ func (s *Server) guard(ctx, plane context.Context) error {
 	case <-s.store.Failed():
 		return fmt.Errorf("store in %s: %w", s.cfg.Dir, s.store.Err())
 	case <-plane.Done():
-		if s.crashing.Load() {
+		if s.crash.begun.Load() {
 			<-ctx.Done()
 			return ctx.Err()
 		}
@@ -270,26 +258,6 @@ func (s *Server) close() error {
 		return fmt.Errorf("close server %q: %w", s.cfg.Name, err)
 	}
 	return nil
-}
-
-func (s *Server) crashBy(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.crash = f
-}
-
-// Crash makes Run end as a kill -9 would: connections drop, nothing is handed
-// over, nothing is written any more. A knob for tests: a new Server on the same
-// directories goes on from there. It returns when Run has.
-func (s *Server) Crash() {
-	s.mu.Lock()
-	crash := s.crash
-	s.mu.Unlock()
-	if crash == nil {
-		return
-	}
-	crash()
-	<-s.over
 }
 
 // Snapshot has every shard group here take a snapshot now; groups do so by

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
-	"golang.org/x/sys/unix"
 )
 
 // StoreLog appends one entry.
@@ -297,15 +296,6 @@ func (l *Log) grow() error {
 	}
 	l.log.Info("raft log grows beyond its budget", "bytes", total+l.cfg.SegmentSize, "budget", l.cfg.Budget)
 	return nil
-}
-
-// memorySegment is what a frozen log grows by.
-func memorySegment(no uint32, size int64) (*segment, error) {
-	m, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
-	if err != nil {
-		return nil, fmt.Errorf("map memory: %w", err)
-	}
-	return &segment{no: no, path: "memory", m: m, low: len(m)}, nil
 }
 
 // size is the sum of all files. The caller holds mu.

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -198,20 +197,6 @@ func (g *segment) prefault() error {
 		return fmt.Errorf("prefault segment %s: %w", g.path, err)
 	}
 	return nil // EINVAL: a kernel before 5.14
-}
-
-// detach puts a private copy of the file under the same addresses: what is written from now on stays in memory.
-func (g *segment) detach() error {
-	if g.file == nil {
-		return nil
-	}
-	_, err := unix.MmapPtr(int(g.file.Fd()), 0, unsafe.Pointer(unsafe.SliceData(g.m)), uintptr(len(g.m)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_FIXED)
-	if err != nil {
-		return fmt.Errorf("detach segment %s: %w", g.path, err)
-	}
-	closeFiles(g.file)
-	g.file = nil
-	return nil
 }
 
 // ours reports whether path still names the open file.

@@ -129,28 +129,6 @@ func (l *Log) usable() error {
 	return nil
 }
 
-// Freeze is for crash tests: from now on writes are accepted and seen by readers, but only in memory, so that after
-// Close a new Open finds what a kill -9 at this moment would have left. Freeze the Store to freeze all its logs.
-func (l *Log) Freeze() {
-	l.write.lock()
-	defer l.write.unlock()
-	l.marking.lock()
-	defer l.marking.unlock()
-	l.growing.lock()
-	defer l.growing.unlock()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.frozen || l.closed {
-		return
-	}
-	l.frozen = true
-	for _, g := range l.files() {
-		if err := g.detach(); err != nil {
-			l.fail(err) //nolint:errcheck // kept as the cause
-		}
-	}
-}
-
 // Close writes a last mark and unmaps the files. Stop everything that reads entries first: Raft, its transport and
 // the state machine. Segments still pinned are unmapped by their last release.
 func (l *Log) Close() error {

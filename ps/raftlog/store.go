@@ -258,27 +258,6 @@ func (s *Store) Err() error {
 	return nil
 }
 
-// Freeze is for crash tests: it freezes every Log opened on the store, then the store. From now on writes are accepted
-// and seen by readers, but only in memory: after Close a new OpenStore finds what a kill -9 at this moment would have left.
-func (s *Store) Freeze() {
-	s.mu.Lock()
-	logs := make([]*Log, 0, len(s.logs))
-	for l := range s.logs {
-		logs = append(logs, l)
-	}
-	s.mu.Unlock()
-	for _, l := range logs {
-		l.Freeze()
-	}
-	s.commit.lock()
-	defer s.commit.unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.frozen == nil {
-		s.frozen = map[string][]byte{}
-	}
-}
-
 func (s *Store) attach(l *Log) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
