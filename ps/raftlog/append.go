@@ -155,62 +155,63 @@ func (l *Log) touch(gs []*segment, g *segment) []*segment {
 
 // publish puts the descriptor into the current segment, or a new one.
 func (l *Log) publish(f *frame, home *segment) (*segment, error) {
-	l.mu.Lock()
-	g, err := l.current(0)
-	if err != nil {
-		return nil, err // not locked
-	}
-	defer l.mu.Unlock()
-	if g.n == 0 {
-		g.first = f.index
-	}
-	f.put(g.slot(g.n), g.seq, l.chain, l.id)
-	g.n++
-	g.max = max(g.max, f.index)
-	if home != nil {
-		home.max = max(home.max, f.index)
-	}
-	if l.last == 0 {
-		l.first = f.index
-	}
-	l.last, l.chain = f.index, f.chain
-	return g, nil
+	return l.withRoom(0, func(g *segment) {
+		if g.n == 0 {
+			g.first = f.index
+		}
+		f.put(g.slot(g.n), g.seq, l.chain, l.id)
+		g.n++
+		g.max = max(g.max, f.index)
+		if home != nil {
+			home.max = max(home.max, f.index)
+		}
+		if l.last == 0 {
+			l.first = f.index
+		}
+		l.last, l.chain = f.index, f.chain
+	})
 }
 
 // take reserves n payload bytes in the current segment, or a new one.
-func (l *Log) take(n int, pin bool) (*segment, int, error) {
-	l.mu.Lock()
-	g, err := l.current(n)
-	if err != nil {
-		return nil, 0, err // not locked
-	}
-	defer l.mu.Unlock()
-	g.low -= roundUp(n)
-	if pin {
-		g.pins.Add(1)
-	}
-	return g, g.low, nil
+func (l *Log) take(n int, pin bool) (g *segment, off int, err error) {
+	g, err = l.withRoom(n, func(g *segment) {
+		g.low -= roundUp(n)
+		off = g.low
+		if pin {
+			g.pins.Add(1)
+		}
+	})
+	return g, off, err
 }
 
-// current returns a segment with room for a descriptor and n payload bytes. The caller holds mu; on an error it is
-// released. Files are made without it.
-func (l *Log) current(n int) (*segment, error) {
+// withRoom runs use, under mu, on a segment with room for a descriptor and n payload bytes. Files are made without mu.
+func (l *Log) withRoom(n int, use func(g *segment)) (*segment, error) {
 	for {
-		if err := l.usable(); err != nil {
-			l.mu.Unlock()
-			return nil, err
+		g, err := l.current(n, use)
+		if g != nil || err != nil {
+			return g, err
 		}
-		if k := len(l.segs); k > 0 && l.segs[k-1].room(n) {
-			return l.segs[k-1], nil
-		}
-		if l.roll() {
-			continue
-		}
-		l.mu.Unlock()
 		if err := l.grow(); err != nil {
 			return nil, err
 		}
-		l.mu.Lock()
+	}
+}
+
+// current is withRoom without new files: nil when there is no room.
+func (l *Log) current(n int, use func(g *segment)) (*segment, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.usable(); err != nil {
+		return nil, err
+	}
+	for {
+		if k := len(l.segs); k > 0 && l.segs[k-1].room(n) {
+			use(l.segs[k-1])
+			return l.segs[k-1], nil
+		}
+		if !l.roll() {
+			return nil, nil
+		}
 	}
 }
 
