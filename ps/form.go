@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -166,7 +167,7 @@ func (s *Server) settle(ctx context.Context, seen map[string]who, all bool) (don
 		if !ok || w.Formation == nil {
 			continue
 		}
-		return true, s.adopt(*w.Formation, "server "+w.Name+" at "+addr)
+		return true, s.adopt(ctx, *w.Formation, "server "+w.Name+" at "+addr)
 	}
 	if err := s.agree(seen); err != nil {
 		return false, &disagreement{s.cfg.Cluster, err}
@@ -181,7 +182,7 @@ func (s *Server) settle(ctx context.Context, seen map[string]who, all bool) (don
 	if s.cfg.Peers[0] != s.cfg.Advertise {
 		return false, nil
 	}
-	if err := s.adopt(f, "this server, the founder"); err != nil {
+	if err := s.adopt(ctx, f, "this server, the founder"); err != nil {
 		return false, err
 	}
 	for _, m := range f.Members {
@@ -199,19 +200,21 @@ func (s *Server) settle(ctx context.Context, seen map[string]who, all bool) (don
 
 // adopt writes a formation down and puts it in force here. A second one is
 // refused unless it is the same.
-func (s *Server) adopt(f formation, from string) error {
+func (s *Server) adopt(ctx context.Context, f formation, from string) error {
 	if err := f.Validate(); err != nil {
 		return fmt.Errorf("formation from %s: %w", from, err)
 	}
 	if err := s.belongs(f); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	select { // not the mutex: a commit to the store waits for the disk
+	case s.adopting <- struct{}{}:
+		defer func() { <-s.adopting }()
+	case <-ctx.Done():
+		return fmt.Errorf("formation from %s: %w", from, context.Cause(ctx))
+	}
 	if have := s.formation.Load(); have != nil {
-		was, _ := json.Marshal(have)
-		is, _ := json.Marshal(f)
-		if string(was) != string(is) {
+		if !reflect.DeepEqual(*have, f) {
 			return fmt.Errorf("cluster %q is formed already, with members %s; %s says %s", s.cfg.Cluster, names(have.Layout), from, names(f.Layout))
 		}
 		return nil

@@ -116,7 +116,7 @@ func (s *Server) control(ctx context.Context, kind wire.Kind, r *link.Request) (
 	case wire.KindForm:
 		f, err := decodeFormation(fields[2:])
 		if err == nil {
-			err = s.adopt(f, "server "+r.Peer.From)
+			err = s.adopt(ctx, f, "server "+r.Peer.From)
 		}
 		return verdict(err), nil
 	case wire.KindStatus:

@@ -53,11 +53,12 @@ type Server struct {
 
 	formation atomic.Pointer[formation]
 	formedCh  chan struct{} // closed when formation is known
+	adopting  chan struct{} // held by who adopts one
 	groups    atomic.Pointer[groups]
 	running   atomic.Bool
 	over      chan struct{} // closed when Run returns
 	crash     *crash
-	mu        sync.Mutex // guards adopting a formation and what follows
+	mu        sync.Mutex // guards logs
 	logs      []*raftlog.Log
 }
 
@@ -69,7 +70,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Logger.With("server", cfg.Name), started: time.Now(),
-		formedCh: make(chan struct{}), over: make(chan struct{}), crash: newCrash(),
+		formedCh: make(chan struct{}), adopting: make(chan struct{}, 1), over: make(chan struct{}), crash: newCrash(),
 	}
 	s.disk = s.newDisk()
 	return s, nil
