@@ -106,18 +106,26 @@ func TestBadFiles(t *testing.T) {
 }
 
 func FuzzReader(f *testing.F) {
-	f.Add([]byte("1 1:1\n0 2:1\r\n# c\n\r1 3:1"), uint8(2))
-	f.Add([]byte("\x1f\x8b\x08\x00"), uint8(1))
-	f.Add([]byte(zip(f, "1 1:1\n")), uint8(9))
-	f.Add([]byte("\xef\xbb\xbf-1 0:2\r"), uint8(3))
+	f.Add([]byte("1 1:1\n0 2:1\r\n# c\n\r1 3:1"), uint8(2), uint8(0))
+	f.Add([]byte("\x1f\x8b\x08\x00"), uint8(1), uint8(0))
+	f.Add([]byte(zip(f, "1 1:1\n")), uint8(9), uint8(0))
+	f.Add([]byte("\xef\xbb\xbf-1 0:2\r"), uint8(3), uint8(0))
+	f.Add([]byte("3.5 7:1 2:-3e-4\n2 1:1\n"), uint8(1), uint8(1))
+	f.Add([]byte("1 0:1:1 3:2:0.5\n0 0:9:2\n"), uint8(1), uint8(2))
+	f.Add([]byte("label,a,b\n1,\"x\ny\",2\n0,,3\n1,|z|,?\n"), uint8(1), uint8(3))
+	f.Add([]byte("label\ta\n1\tx\n\n0\t2\n"), uint8(1), uint8(4))
+	f.Add([]byte("1"+strings.Repeat("\t5", 13)+strings.Repeat("\tab", 26)+"\n0"+strings.Repeat("\t", 39)), uint8(1), uint8(5))
+	f.Add([]byte("1::2::3::4\n7::8::9::1\n"), uint8(1), uint8(6))
+	f.Add([]byte("user,item,rating\n1,2,3\n4,5,x\n"), uint8(1), uint8(6))
 	path := filepath.Join(f.TempDir(), "data")
-	f.Fuzz(func(t *testing.T, text []byte, size uint8) {
+	f.Fuzz(func(t *testing.T, text []byte, size, format uint8) {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
+		name := dataset.Formats()[int(format)%len(dataset.Formats())]
 		digest := func(batch int) ([32]byte, error) {
 			h := sha256.New()
-			r, err := dataset.Open(dataset.Config{Paths: []string{path}, Batch: batch, SkipBad: true})
+			r, err := dataset.Open(dataset.Config{Format: name, Paths: []string{path}, Batch: batch, SkipBad: true})
 			if err != nil {
 				return [32]byte{}, err
 			}
@@ -128,19 +136,32 @@ func FuzzReader(f *testing.F) {
 					return [32]byte(h.Sum(nil)), errors.Join(err, r.Close())
 				}
 				for i := range b.Rows {
-					bags := b.Features[0]
-					row := bags.Keys[bags.Offsets[i]:bags.Offsets[i+1]]
-					if !slices.IsSorted(row) || len(row) != len(slices.Compact(slices.Clone(row))) {
-						t.Fatalf("row %v does not rise", row)
-					}
-					fmt.Fprint(h, b.Label[i], row, bags.Weights[bags.Offsets[i]:bags.Offsets[i+1]])
+					fmt.Fprint(h, b.Label[i], rowOf(t, &b, i, name))
 				}
 			}
 		}
 		a, errA := digest(int(size) + 1)
 		b, errB := digest(1000)
 		if (errA == nil) != (errB == nil) || errA == nil && a != b {
-			t.Fatalf("batches of %d and of 1000 rows differ: %v, %v", size+1, errA, errB)
+			t.Fatalf("%s: batches of %d and of 1000 rows differ: %v, %v", name, size+1, errA, errB)
 		}
 	})
+}
+
+// rowOf is all of a row as text.
+func rowOf(t *testing.T, b *dataset.Batch, i int, format string) string {
+	t.Helper()
+	var out strings.Builder
+	for _, c := range b.Features {
+		if c.Offsets == nil {
+			fmt.Fprint(&out, c.Name, c.Numeric[i])
+			continue
+		}
+		row := c.Keys[c.Offsets[i]:c.Offsets[i+1]]
+		if format == dataset.FormatLibsvm && (!slices.IsSorted(row) || len(row) != len(slices.Compact(slices.Clone(row)))) {
+			t.Fatalf("row %v does not rise", row)
+		}
+		fmt.Fprint(&out, c.Name, row, c.Weights[c.Offsets[i]:c.Offsets[i+1]])
+	}
+	return out.String()
 }
