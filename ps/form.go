@@ -191,7 +191,7 @@ func (s *Server) settle(ctx context.Context, seen map[string]who, all bool) (don
 		}
 		say, cancel := context.WithTimeout(ctx, formAsk)
 		if err := s.tell(say, m.Addr, m.ID, wire.KindForm, f, nil); err != nil {
-			s.log.Warn("formation not delivered; the server will ask for it", "server", m.Name, "addr", m.Addr, "error", err)
+			s.log.Warn("formation not delivered; the server will ask for it", "server", m.Name, "addr", m.Addr, "err", err)
 		}
 		cancel()
 	}

@@ -209,7 +209,7 @@ func (s *Server) chooseLogRoot(f formation) (string, error) {
 		err = os.MkdirAll(dir, 0o700)
 	}
 	if err != nil {
-		s.log.Warn("the logs go to the data directory, which is slower: the memory file system cannot take them", "dir", s.cfg.Dir, "need", need, "error", err)
+		s.log.Warn("the logs go to the data directory, which is slower: the memory file system cannot take them", "dir", s.cfg.Dir, "need", need, "err", err)
 		return inside, nil
 	}
 	return dir, nil

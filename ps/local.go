@@ -179,7 +179,7 @@ func (l *Local) folders() (dir, logDir string, err error) {
 	}
 	need := int64(l.cfg.Shards) * int64(max(l.cfg.Replicas, min(l.cfg.Servers, 3))) * l.cfg.LogBudget
 	if err := raftlog.CheckSpace(tmpfs, need); err != nil {
-		l.cfg.Logger.Warn("the logs go to the data directory, which is slower: the memory file system cannot take them", "need", need, "error", err)
+		l.cfg.Logger.Warn("the logs go to the data directory, which is slower: the memory file system cannot take them", "need", need, "err", err)
 		return dir, "", nil
 	}
 	return dir, logDir, nil

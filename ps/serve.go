@@ -152,6 +152,6 @@ func (s *Server) reply(r replier, a wire.Answer, fields any) {
 		}
 	}
 	if err := r.Reply(wire.AppendAnswer(nil, a), body); err != nil {
-		s.log.Debug("reply not sent", "status", a.Status, "error", err)
+		s.log.Debug("reply not sent", "status", a.Status, "err", err)
 	}
 }

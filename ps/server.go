@@ -165,6 +165,7 @@ func (s *Server) run(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("listen on %s: %w", s.cfg.Listen, err)
 	}
+	s.log.Info("listening", "cluster", s.cfg.Cluster, "addr", ln.Addr().String())
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	below, sink := context.WithCancel(context.WithoutCancel(ctx))

@@ -49,7 +49,6 @@ func serve(c *cli.Context) error {
 	if err != nil {
 		return &program.UsageError{Err: err}
 	}
-	cfg.Logger.Info("serving", "server", cfg.Name, "cluster", cfg.Cluster, "listen", cfg.Listen)
 	return s.Run(c.Context)
 }
 

@@ -64,7 +64,7 @@ func (g *Gate) Serve(ctx context.Context, ln net.Listener) error {
 		if errors.Is(err, net.ErrClosed) {
 			return fmt.Errorf("accept on %s: %w", ln.Addr(), err)
 		}
-		logger.Warn("accept failed", "addr", ln.Addr().String(), "error", err)
+		logger.Warn("accept failed", "addr", ln.Addr().String(), "err", err)
 		if !rest(ctx, acceptRest) {
 			return nil
 		}
@@ -76,7 +76,7 @@ func (g *Gate) open(ctx context.Context, conn net.Conn, halfOpen <-chan struct{}
 	h, err := AcceptHello(ctx, conn, g.Identity)
 	<-halfOpen
 	if err != nil {
-		logger.Warn("close connection", "addr", conn.RemoteAddr().String(), "error", err)
+		logger.Warn("close connection", "addr", conn.RemoteAddr().String(), "err", err)
 		_ = conn.Close()
 		return
 	}

@@ -50,7 +50,7 @@ func (p *peer) run(ctx context.Context) {
 		}
 		if err != nil {
 			p.failed(err)
-			p.client.opt.logger.Debug("connect failed", "addr", p.addr, "error", err)
+			p.client.opt.logger.Debug("connect failed", "addr", p.addr, "err", err)
 			continue
 		}
 		p.client.opt.logger.Debug("connected", "addr", p.addr, "peer", s.peer.From, "info", s.peer.Info)

@@ -122,7 +122,7 @@ func (s *Server) serve(ctx context.Context, r *responder) {
 // Accept hands over a connection whose hello was for Control or Bulk; the Server closes it, at once when it cannot use it.
 func (s *Server) Accept(conn net.Conn, h Hello) {
 	if err := s.accept(conn, h); err != nil {
-		s.opt.logger.Warn("close connection", "peer", h.From, "addr", conn.RemoteAddr().String(), "purpose", h.Purpose.String(), "error", err)
+		s.opt.logger.Warn("close connection", "peer", h.From, "addr", conn.RemoteAddr().String(), "purpose", h.Purpose.String(), "err", err)
 		_ = conn.Close()
 	}
 }

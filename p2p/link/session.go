@@ -108,7 +108,7 @@ func (s *session) read(ctx context.Context) {
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 			err = fmt.Errorf("%w: connection closed", ErrPeer)
 		case errors.Is(err, ErrMalformed):
-			s.logger.Warn("close connection: malformed frame", "peer", s.peer.From, "addr", s.addr, "offset", fr.off, "error", err)
+			s.logger.Warn("close connection: malformed frame", "peer", s.peer.From, "addr", s.addr, "offset", fr.off, "err", err)
 		}
 		s.fail(lost(err))
 		return

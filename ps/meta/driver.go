@@ -119,7 +119,7 @@ func (l *leader) resume() {
 			} else {
 				err = l.land(job, f.Plan, f.Stage)
 			}
-			l.log.Info("plan of an earlier leader finished", "job", job, "plan", f.Plan.ID, "stage", f.Stage, "error", err)
+			l.log.Info("plan of an earlier leader finished", "job", job, "plan", f.Plan.ID, "stage", f.Stage, "err", err)
 		})
 	}
 }
@@ -262,7 +262,7 @@ func (l *leader) ask(ctx context.Context, group uint32, m wire.Message) (wire.An
 		case ctx.Err() != nil:
 			return wire.Answer{}, errDeposed
 		case err != nil:
-			l.log.Warn("shard group does not answer; asking on", "shard_group", group, "error", err)
+			l.log.Warn("shard group does not answer; asking on", "shard_group", group, "err", err)
 		}
 		if !sleep(ctx, pause) {
 			return wire.Answer{}, errDeposed

@@ -77,7 +77,7 @@ func (l *leader) commit(kind string, body any) (Result, error) {
 		case failed(err).Status != wire.Busy:
 			return r, err
 		}
-		l.log.Warn("entry not committed; trying on", "kind", kind, "error", err)
+		l.log.Warn("entry not committed; trying on", "kind", kind, "err", err)
 		if !sleep(l.ctx, pause) {
 			return r, errDeposed
 		}

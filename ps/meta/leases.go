@@ -109,7 +109,7 @@ func (l *leader) expire(ref wire.SessionRef) {
 	why := fmt.Sprintf("its lease of %v ended", l.g.cfg.Lease)
 	l.log.Warn("session expired", "job", ref.Job, "worker", ref.Worker, "incarnation", ref.Incarnation, "lease", l.g.cfg.Lease)
 	if _, err := l.change(l.ctx, ref.Job, expel(ref, why)); err != nil {
-		l.log.Warn("session not expelled", "job", ref.Job, "worker", ref.Worker, "error", err)
+		l.log.Warn("session not expelled", "job", ref.Job, "worker", ref.Worker, "err", err)
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if le := l.leases[ref.Job][ref.Worker]; le != nil {

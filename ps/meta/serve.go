@@ -31,7 +31,7 @@ func (g *Group) Serve(ctx context.Context, kind wire.Kind, head []byte, r Reques
 		}
 	}
 	if err := r.Reply(wire.AppendAnswer(nil, a), body); err != nil {
-		g.cfg.Logger.Debug("reply not sent", "kind", kind, "error", err)
+		g.cfg.Logger.Debug("reply not sent", "kind", kind, "err", err)
 	}
 }
 

@@ -72,11 +72,17 @@ func (n *Node) leave(ctx context.Context, r *raft.Raft, err error) {
 	healthy := ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.Is(context.Cause(ctx), ErrCrash)
 	if healthy && r.State() == raft.Leader && len(r.GetConfiguration().Configuration().Servers) > 1 {
 		if err := r.LeadershipTransfer().Error(); err != nil {
-			n.cfg.Logger.Debug("leadership not handed over", "group", n.cfg.Group, "error", err)
+			n.cfg.Logger.Debug("leadership not handed over", "group", n.cfg.Group, "err", err)
+		}
+	}
+	// A request to a silent peer would hold the shutdown for its time-out.
+	if t, ok := n.cfg.Transport.(raft.WithClose); ok {
+		if err := t.Close(); err != nil {
+			n.cfg.Logger.Warn("transport not closed", "group", n.cfg.Group, "err", err)
 		}
 	}
 	if err := r.Shutdown().Error(); err != nil {
-		n.cfg.Logger.Warn("raft did not shut down cleanly", "group", n.cfg.Group, "error", err)
+		n.cfg.Logger.Warn("raft did not shut down cleanly", "group", n.cfg.Group, "err", err)
 	}
 	n.leading.Store(0)
 	n.raft.Store(nil)
@@ -146,7 +152,7 @@ func (n *Node) lead(ctx context.Context, r *raft.Raft) (end func()) {
 		defer close(done)
 		term := r.CurrentTerm()
 		if err := n.Barrier(ctx); err != nil {
-			n.cfg.Logger.Debug("leadership lost before the barrier", "group", n.cfg.Group, "term", term, "error", err)
+			n.cfg.Logger.Debug("leadership lost before the barrier", "group", n.cfg.Group, "term", term, "err", err)
 			return
 		}
 		n.elections.Add(1)
@@ -179,7 +185,7 @@ func (n *Node) compact(ctx context.Context) error {
 			continue
 		}
 		if err := n.Snapshot(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
-			n.cfg.Logger.Warn("snapshot failed; the log keeps growing until one succeeds", "group", n.cfg.Group, "error", err)
+			n.cfg.Logger.Warn("snapshot failed; the log keeps growing until one succeeds", "group", n.cfg.Group, "err", err)
 			select { // not again at once: the disk may be full
 			case <-ctx.Done():
 			case <-tick.C:

@@ -144,7 +144,7 @@ func (m *Mux) Accept(conn net.Conn, h link.Hello) {
 	}
 	err := m.start(func(ctx context.Context) { m.serve(ctx, conn, h, serve) })
 	if err != nil {
-		m.log.Warn("close raft connection", "from", h.From, "error", err)
+		m.log.Warn("close raft connection", "from", h.From, "err", err)
 		_ = conn.Close()
 	}
 }

@@ -100,7 +100,7 @@ func (l *lane) live(ctx context.Context, d *dialling) {
 	nc, err := l.mux.dial(ctx, l.id, l.purpose)
 	if err != nil {
 		l.settle(d, nil, err)
-		l.mux.log.Debug("cannot reach server", "server", string(l.id), "purpose", l.purpose.String(), "error", err)
+		l.mux.log.Debug("cannot reach server", "server", string(l.id), "purpose", l.purpose.String(), "err", err)
 		return
 	}
 	c := newConn(l.mux, l.id, nc)
@@ -123,7 +123,7 @@ func (l *lane) live(ctx context.Context, d *dialling) {
 		l.other.reset(fmt.Errorf("the control connection failed: %w", c.cause()))
 	}
 	if !errors.Is(c.cause(), ErrClosed) {
-		l.mux.log.Info("lost connection to server", "server", string(l.id), "purpose", l.purpose.String(), "error", c.cause())
+		l.mux.log.Info("lost connection to server", "server", string(l.id), "purpose", l.purpose.String(), "err", c.cause())
 	}
 }
 

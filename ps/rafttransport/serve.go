@@ -43,7 +43,7 @@ func (m *Mux) serve(ctx context.Context, nc net.Conn, h link.Hello, requests fun
 	_ = nc.Close()
 	c.work.Wait()
 	if errors.Is(err, errMalformed) {
-		m.log.Warn("close raft connection", "from", h.From, "purpose", h.Purpose.String(), "error", err)
+		m.log.Warn("close raft connection", "from", h.From, "purpose", h.Purpose.String(), "err", err)
 	}
 }
 

@@ -178,7 +178,7 @@ func (s *Store) removePages(files []uint32) {
 	for _, n := range files {
 		// A file that stays is removed at the next Open.
 		if err := s.disk.Remove(pageFileName(s.cfg.Dir, n)); err != nil {
-			s.log.Warn("cannot remove page file", "file", pageFileName(s.cfg.Dir, n), "error", err)
+			s.log.Warn("cannot remove page file", "file", pageFileName(s.cfg.Dir, n), "err", err)
 		}
 	}
 }
@@ -255,7 +255,7 @@ func (s *Store) prune() {
 			return
 		}
 		if err := s.disk.Remove(s.manifestName(old.seq)); err != nil {
-			s.log.Warn("cannot remove old snapshot", "id", old.meta.ID, "error", err)
+			s.log.Warn("cannot remove old snapshot", "id", old.meta.ID, "err", err)
 			return
 		}
 		s.mu.Lock()
@@ -263,7 +263,7 @@ func (s *Store) prune() {
 		s.mu.Unlock()
 		// Its pages go only when its name cannot come back.
 		if err := s.disk.SyncDir(s.cfg.Dir); err != nil {
-			s.log.Warn("cannot sync the snapshots", "dir", s.cfg.Dir, "error", err)
+			s.log.Warn("cannot sync the snapshots", "dir", s.cfg.Dir, "err", err)
 			return
 		}
 		s.unrefer(old)
