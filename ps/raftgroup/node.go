@@ -48,7 +48,7 @@ type Config struct {
 	Log       *raftlog.Log     // opened and verified; closed by the caller after Run
 	Stable    raft.StableStore // term and vote
 	Snapshots *snapshot.Store
-	Transport raft.Transport
+	Transport raft.Transport // closed by Run, if it can be
 	// Bootstrap lists the server ids of the group. It is set on the preferred
 	// leader only, and used when there is no state yet; the others wait.
 	Bootstrap []string

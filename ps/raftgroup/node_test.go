@@ -68,7 +68,7 @@ type member struct {
 	leads  []string // "began 2", "ended 2"
 }
 
-func newMember(t *testing.T, dir, id string, ids []string, fsm *counter) *member {
+func newMember(t *testing.T, dir, id string, ids []string, fsm *counter, wrap ...func(raft.Transport) raft.Transport) *member {
 	t.Helper()
 	store, err := raftlog.OpenStore(filepath.Join(dir, "store"), raftlog.Options{})
 	if err != nil {
@@ -84,8 +84,12 @@ func newMember(t *testing.T, dir, id string, ids []string, fsm *counter) *member
 	}
 	m := &member{t: t, fsm: fsm, store: store, ended: make(chan error, 1)}
 	_, m.trans = raft.NewInmemTransport(raft.ServerAddress(id))
+	var trans raft.Transport = m.trans
+	for _, w := range wrap {
+		trans = w(trans)
+	}
 	m.node, err = raftgroup.New(raftgroup.Config{
-		Group: 1, Self: id, Log: log, Stable: store.Group(1), Snapshots: snaps, Transport: m.trans, Bootstrap: ids, FSM: fsm, Lead: m.lead,
+		Group: 1, Self: id, Log: log, Stable: store.Group(1), Snapshots: snaps, Transport: trans, Bootstrap: ids, FSM: fsm, Lead: m.lead,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -165,6 +169,52 @@ func TestLogStaysWithinItsBudget(t *testing.T) {
 			t.Errorf("%d entries were applied again: the snapshot was not used", got)
 		}
 		again.end()
+	})
+}
+
+// deaf is a transport whose entries for one server are not answered until it is closed.
+type deaf struct {
+	raft.Transport
+	to     raft.ServerAddress
+	closed chan struct{}
+}
+
+func (d *deaf) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if to != d.to {
+		return d.Transport.AppendEntries(id, to, args, resp)
+	}
+	<-d.closed
+	return errors.New("closed")
+}
+
+func (d *deaf) Close() error {
+	select {
+	case <-d.closed:
+	default:
+		close(d.closed)
+	}
+	return nil
+}
+
+func TestSilentPeerDoesNotHoldTheShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ids := []string{"a", "b", "c"}
+		a := newMember(t, t.TempDir(), "a", ids, &counter{}, func(tr raft.Transport) raft.Transport {
+			return &deaf{Transport: tr, to: "c", closed: make(chan struct{})}
+		})
+		b := newMember(t, t.TempDir(), "b", nil, &counter{})
+		a.trans.Connect("b", b.trans)
+		b.trans.Connect("a", a.trans)
+		a.awaitLeader()
+		if err := a.add(1, 10); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		a.end()
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("ended after %v", took)
+		}
+		b.end()
 	})
 }
 
