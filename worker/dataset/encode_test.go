@@ -57,7 +57,7 @@ func FuzzEncode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, field []byte) {
 		v := string(field)
 		var pieces []string
-		for _, p := range strings.Split(v, "|") {
+		for p := range strings.SplitSeq(v, "|") {
 			if p = strings.Trim(p, " "); p != "" {
 				pieces = append(pieces, p)
 			}

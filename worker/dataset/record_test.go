@@ -58,7 +58,7 @@ func twinRecords(text string, d dialect) [][]string {
 		}
 		if !d.quotes || !strings.Contains(line, `"`) {
 			var fields []string
-			for _, f := range strings.Split(line, d.separator) {
+			for f := range strings.SplitSeq(line, d.separator) {
 				fields = append(fields, strings.Trim(f, " \t"))
 			}
 			if strings.Contains(line, "\x00") {
@@ -213,7 +213,7 @@ func TestWriteAndReadBack(t *testing.T) {
 }
 
 func equal(a, b [][]string) bool {
-	return slices.EqualFunc(a, b, func(x, y []string) bool { return slices.Equal(x, y) })
+	return slices.EqualFunc(a, b, slices.Equal[[]string])
 }
 
 // TestUnclosedQuoteIsBounded: the record is given up after 1 MiB, and what

@@ -49,6 +49,7 @@ func twinSparse(line string, ffm bool) (label float32, fields map[int][]string, 
 }
 
 func seedSparse(f *testing.F) {
+	f.Helper()
 	for _, s := range []string{
 		"3.5 7:1 2:-3e-4", "1 0:1:1 3:2:0.5 0:9:2", "1 0:1:0", "-1", "x", "1 4:1:1", "1 1:1:", "1 1::1", "1 0:18446744073709551615:1 0:0:1",
 		"1 0:18446744073709551616:1", "1\t1:1\x00", "1 :1:1", "1 1:2:3:4", "1 +1:1:1", "nan 1:1", "1e39 1:1",
