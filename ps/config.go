@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"hcclps/p2p/backend"
 	"hcclps/p2p/link"
@@ -104,8 +105,8 @@ func (c Config) faults() error {
 		bad("no address to listen on: set Listen (--listen)")
 	}
 	for _, n := range [][2]string{{"cluster name (Cluster, --cluster)", c.Cluster}, {"server name (Name, --name)", c.Name}} {
-		if len(n[1]) > 64 || strings.ContainsAny(n[1], "/\x00 ") {
-			bad("%s %q: want at most 64 bytes without blank or slash", n[0], n[1])
+		if len(n[1]) > 64 || strings.ContainsAny(n[1], "/\x00 ") || !utf8.ValidString(n[1]) {
+			bad("%s %q: want at most 64 bytes of UTF-8 without blank or slash", n[0], n[1])
 		}
 	}
 	if !slices.Contains(c.Peers, c.Advertise) {

@@ -54,8 +54,8 @@ func (j *Job) admit(p *wire.Plan) (needed bool, a wire.Answer) {
 }
 
 func (j *Job) admitTable(t *wire.Table) (needed bool, a wire.Answer) {
-	if t.Name == "" || len(t.Name) > maxName || t.Dim < 1 {
-		return false, refuse(wire.Refused, "table %.300q of %d values a row: want a name of 1 to %d bytes and at least one value", t.Name, t.Dim, maxName)
+	if !wire.ValidName(t.Name) || t.Dim < 1 {
+		return false, refuse(wire.Refused, "table %.300q of %d values a row: want a name (UTF-8, 1 to %d bytes) and at least one value", t.Name, t.Dim, wire.MaxName)
 	}
 	for _, have := range j.Tables {
 		if have.Name != t.Name {

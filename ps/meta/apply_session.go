@@ -7,9 +7,6 @@ import (
 	"hcclps/ps/wire"
 )
 
-// maxName bounds the names of jobs, workers, owners and tables.
-const maxName = 256
-
 // open gives a worker its next incarnation. The first opener of a job fixes
 // its parameters; a rank belongs to one worker name for the life of the job.
 func (s *State) open(r wire.OpenRequest) Result {
@@ -39,12 +36,12 @@ func (s *State) open(r wire.OpenRequest) Result {
 
 func (s *State) checkOpen(r wire.OpenRequest) wire.Answer {
 	for _, name := range []string{r.Job, r.Worker} {
-		if name == "" || len(name) > maxName {
-			return refuse(wire.Refused, "open worker %.300q of job %.300q: a name has 1 to %d bytes", r.Worker, r.Job, maxName)
+		if !wire.ValidName(name) {
+			return refuse(wire.Refused, "open worker %.300q of job %.300q: a name is UTF-8 of 1 to %d bytes", r.Worker, r.Job, wire.MaxName)
 		}
 	}
-	if len(r.Owner) > maxName {
-		return refuse(wire.Refused, "open worker %q: its owner is described in %d bytes, at most %d", r.Worker, len(r.Owner), maxName)
+	if len(r.Owner) > wire.MaxName {
+		return refuse(wire.Refused, "open worker %q: its owner is described in %d bytes, at most %d", r.Worker, len(r.Owner), wire.MaxName)
 	}
 	if err := checkParams(r.Params); err != nil {
 		return refuse(wire.Refused, "open job %q: %v", r.Job, err)
