@@ -16,13 +16,12 @@ import (
 // drainFor bounds the wait for futures before raft shuts down.
 const drainFor = 10 * time.Second
 
-// Future is the outcome of a proposal, a barrier or a snapshot; it implements
-// raft.ApplyFuture. It is always resolved.
+// Future is the outcome of a proposal, a barrier or a snapshot. It is always
+// resolved.
 type Future struct {
 	done     chan struct{}
 	err      error
 	response any
-	index    uint64
 }
 
 // Done is closed when the outcome is known.
@@ -36,9 +35,6 @@ func (f *Future) Error() error {
 
 // Response is what the FSM returned; call it after Error.
 func (f *Future) Response() any { return f.response }
-
-// Index is where the entry is in the log; call it after Error.
-func (f *Future) Index() uint64 { return f.index }
 
 // Wait is Error with a context; its end does not take the proposal back.
 func (f *Future) Wait(ctx context.Context) error {
@@ -111,7 +107,7 @@ func (n *Node) start(begin func(r *raft.Raft) raft.Future) *Future {
 		defer n.intake.leave()
 		f.err = under.Error()
 		if a, ok := under.(raft.ApplyFuture); ok && f.err == nil {
-			f.response, f.index = a.Response(), a.Index()
+			f.response = a.Response()
 		}
 		close(f.done)
 	}()

@@ -17,9 +17,6 @@ type PageID struct {
 // Uint64 packs the id; ids sort as their packed form.
 func (p PageID) Uint64() uint64 { return uint64(p.Partition)<<32 | uint64(p.Page) }
 
-// PageIDOf unpacks what Uint64 packed; the upper 16 bits are ignored.
-func PageIDOf(v uint64) PageID { return PageID{Partition: uint16(v >> 32), Page: uint32(v)} }
-
 // String is partition/page.
 func (p PageID) String() string { return fmt.Sprintf("%d/%d", p.Partition, p.Page) }
 

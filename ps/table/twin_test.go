@@ -223,7 +223,7 @@ func (im image) load(t *testing.T, spec table.Spec) *table.Table {
 	t.Helper()
 	tab := open(t, spec)
 	for _, id := range slices.Sorted(maps.Keys(im)) {
-		if err := tab.Load(table.PageIDOf(id), im[id]); err != nil {
+		if err := tab.Load(pageIDOf(id), im[id]); err != nil {
 			t.Fatal(err)
 		}
 	}
