@@ -76,7 +76,7 @@ func TestOpenRefusesAndShowsBothSides(t *testing.T) {
 		"rank of another":     {open("b", 0, bsp2), []string{`worker "a" (host pid a`, `worker "b" (host pid b)`, "rank 0"}},
 		"another rank":        {open("a", 1, bsp2), []string{"rank 0", "rank 1"}},
 		"rank over the world": {open("b", 2, bsp2), []string{"rank 2", "world of 2"}},
-		"no name":             {open("", 1, bsp2), []string{"a name has 1 to 256 bytes"}},
+		"no name":             {open("", 1, bsp2), []string{"a name is UTF-8 of 1 to 255 bytes"}},
 		"parts":               {open("b", 1, wire.JobParams{World: 2, Parts: 3}), []string{"parts 3"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -176,4 +176,6 @@ func FuzzLoad(f *testing.F) {
 }
 
 // pageIDOf is the reverse of Uint64.
-func pageIDOf(v uint64) table.PageID { return table.PageID{Partition: uint16(v >> 32), Page: uint32(v)} }
+func pageIDOf(v uint64) table.PageID {
+	return table.PageID{Partition: uint16(v >> 32), Page: uint32(v)}
+}
