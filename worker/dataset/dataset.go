@@ -61,7 +61,10 @@ type Config struct {
 // Validate reports every fault of c, joined.
 func (c Config) Validate() error {
 	var faults []error
-	if c.Format != "" && !slices.Contains(Formats(), c.Format) {
+	switch {
+	case c.Format == "parquet":
+		faults = append(faults, fmt.Errorf("format parquet cannot be read yet: convert the data to one of %s", strings.Join(Formats(), ", ")))
+	case c.Format != "" && !slices.Contains(Formats(), c.Format):
 		faults = append(faults, fmt.Errorf("unknown format %q: want one of %s", c.Format, strings.Join(Formats(), ", ")))
 	}
 	faults = append(faults, c.validateColumns(), c.Label.validate())

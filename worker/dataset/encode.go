@@ -100,7 +100,7 @@ func newEncoder(s *Schema, columns []string, labelled bool) (*encoder, error) {
 // value is the field of the slot, empty if it is missing.
 func (s *slot) value(rec *record) []byte {
 	b := rec.fields[s.column]
-	if slices.Contains(s.f.NA, string(b)) {
+	if len(s.f.NA) > 0 && slices.Contains(s.f.NA, string(b)) {
 		return nil
 	}
 	if s.match == nil || len(b) == 0 {
@@ -118,8 +118,8 @@ func (s *slot) value(rec *record) []byte {
 	return b[m[0]:m[1]]
 }
 
-// bad is the error of a value of the slot. That of a joined column stands at the
-// key.
+// bad is the error of a value of the slot. That of a joined column stands where
+// the row begins.
 func (s *slot) bad(rec *record, value []byte, want string) *RowError {
 	at := 0
 	if s.column < len(rec.spans) {

@@ -59,6 +59,9 @@ func (l Label) validate() error {
 	if n > 1 {
 		return errors.New("label: want one of at_least, one_of and number")
 	}
+	if l.AtLeast != nil && *l.AtLeast-*l.AtLeast != 0 {
+		return fmt.Errorf("label: at_least %v: want a finite number", *l.AtLeast)
+	}
 	return nil
 }
 

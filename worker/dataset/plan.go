@@ -145,6 +145,9 @@ func (p *plan) checkLabel() error {
 	if f == nil || p.cfg.NoLabel || slices.Contains(p.columns, f.column()) {
 		return nil
 	}
+	if f.where != "" {
+		return f.fault("column %q is none of %s", f.column(), list(p.columns))
+	}
 	return fmt.Errorf("read data file %s: no column %q for the label: its first line has %s", p.cfg.Paths[0], f.column(), list(p.columns))
 }
 

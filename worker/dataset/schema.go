@@ -216,6 +216,9 @@ func (f *Feature) misplaced() []string {
 		{"column", f.Column != "", f.Kind != KindCross},
 		{"table", f.Table != "", f.ragged()},
 		{"pooling", f.Pooling != "", f.ragged()},
+		{"dim", f.Dim != 0, f.ragged()},
+		{"missing", f.Missing != "", f.Kind != KindLabel && f.Kind != KindWeight},
+		{"match and na", f.Match != "" || f.NA != nil, f.Kind != KindCross},
 		{"at_least, one_of and number", f.AtLeast != nil || f.OneOf != nil || f.Number, f.Kind == KindLabel},
 	} {
 		if s.given && !s.fit {
@@ -239,8 +242,8 @@ func (f *Feature) validateEdges() error {
 		return f.fault("%d edges: want at most %d", len(edges), maxBuckets)
 	}
 	for i, e := range edges {
-		if e != e || i > 0 && e <= edges[i-1] {
-			return f.fault("edge %v after %v: want rising edges", e, edges[max(i-1, 0)])
+		if e-e != 0 || i > 0 && e <= edges[i-1] {
+			return f.fault("edge %v after %v: want finite, rising edges", e, edges[max(i-1, 0)])
 		}
 	}
 	return nil
