@@ -3,20 +3,21 @@ package wire
 import "fmt"
 
 // EntryVersion is the first byte of every log entry.
-const EntryVersion = 1
+const EntryVersion = 2
 
-// Kinds of log entries of a shard: the second byte. A fence, a finish, a hold
-// and a release are logged as they were asked for; pushes are logged as steps.
+// Kinds of log entries of a shard: the second byte. A fence, a finish, a
+// hold, a release and a put are logged as they were asked for; pushes are logged
+// as steps.
 const (
 	entrySteps   = 1
-	entryMessage = 2 // a Fence, Finish, Hold or Release behind the two bytes
+	entryMessage = 2 // a Fence, Finish, Hold, Release or Put behind the two bytes
 	entryCheck   = 3
 )
 
 // Entry is one entry of a shard's log: exactly one of its fields is set.
 type Entry struct {
 	Steps   []Item  // pushes
-	Message Message // *Fence, *Finish, *Hold or *Release
+	Message Message // *Fence, *Finish, *Hold, *Release or *Put
 	Check   *Check
 }
 
@@ -32,7 +33,24 @@ type Item struct {
 	Contributors []Contributor // ascending rank
 	Divisor      uint64        // rows behind all contributors; gradients are divided by it (1: sum)
 	Rate         float32       // multiplies every table's learning rate at this step
+	Rates        []TableRate   // and that of these tables, by what their schedules say; ascending table
 	Payloads     [][]byte
+}
+
+// TableRate is what a table's schedule says at an item's step.
+type TableRate struct {
+	Table uint32
+	Rate  float32
+}
+
+// RateOf is what a table's learning rate is multiplied by.
+func (it *Item) RateOf(table uint32) float32 {
+	for _, r := range it.Rates {
+		if r.Table == table {
+			return float32(it.Rate * r.Rate)
+		}
+	}
+	return it.Rate
 }
 
 // Contributor is one worker's share of an item.
@@ -62,6 +80,10 @@ func (it *Item) fields(c *coder) {
 	})
 	c.u64(&it.Divisor)
 	c.f32(&it.Rate)
+	list(c, &it.Rates, 8, func(r *TableRate) {
+		c.u32(&r.Table)
+		c.f32(&r.Rate)
+	})
 	list(c, &it.Payloads, 4, func(p *[]byte) {
 		n := uint32(len(*p))
 		c.u32(&n)
@@ -107,7 +129,7 @@ func DecodeEntry(b []byte) (Entry, error) {
 			return e, err
 		}
 		switch m.(type) {
-		case *Fence, *Finish, *Hold, *Release:
+		case *Fence, *Finish, *Hold, *Release, *Put:
 			e.Message = m
 			return e, nil
 		}

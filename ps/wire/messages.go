@@ -245,3 +245,28 @@ func (m *Scan) fields(c *coder) {
 	c.bool(&m.First)
 	c.u32(&m.Limit)
 }
+
+// Put writes rows of a table as they are, before the first step of a job: its
+// start from saved parameters. The rows come as the body of the request, in the
+// form of AppendRow, weights then optimizer slots; the leader puts them into
+// Rows for the log. Load names what is being loaded: a shard takes one load a
+// job, and once that is Complete, a Put of it answers OK and does nothing.
+type Put struct {
+	Target
+	Load     uint64 // not 0
+	Table    uint32
+	Rows     []byte
+	Complete bool // these were the last
+	// Wait asks only: OK if the load is complete here, Pending if not.
+	Wait bool
+}
+
+func (*Put) kind() Kind { return KindPut }
+func (m *Put) fields(c *coder) {
+	m.Target.fields(c)
+	c.u64(&m.Load)
+	c.u32(&m.Table)
+	c.bytes(&m.Rows)
+	c.bool(&m.Complete)
+	c.bool(&m.Wait)
+}

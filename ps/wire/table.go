@@ -17,6 +17,7 @@ type Table struct {
 	Params     map[string]float64 `json:"params,omitempty"` // hyper-parameters, defaults filled in
 	NonFinite  string             `json:"non_finite"`       // reject, zero or clip
 	Seed       uint64             `json:"seed"`
+	Schedule   Schedule           `json:"schedule,omitzero"` // of the learning rate
 }
 
 func (t *Table) fields(c *coder) { c.json(t) }

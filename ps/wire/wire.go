@@ -38,6 +38,7 @@ const (
 	KindRelease Kind = 6 // a held plan is in force, or dropped: Release
 	KindProbe   Kind = 7 // where a job is on this shard: Probe
 	KindScan    Kind = 8 // rows in key order: Scan
+	KindPut     Kind = 9 // rows as they are, before the first step: Put
 )
 
 // Requests to the meta group, answered by its leader.
@@ -106,6 +107,8 @@ func Decode(head []byte) (Message, error) {
 		m = &Probe{}
 	case KindScan:
 		m = &Scan{}
+	case KindPut:
+		m = &Put{}
 	default:
 		return nil, fmt.Errorf("%w: kind %d is no request to a shard", ErrMalformed, k)
 	}

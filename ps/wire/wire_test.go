@@ -23,6 +23,7 @@ func table() wire.Table {
 	return wire.Table{
 		ID: 2, Name: "item", Dim: 16, Init: "uniform", InitParams: map[string]float64{"low": -0.1, "high": 0.1},
 		Optimizer: "adagrad", Params: map[string]float64{"lr": 0.05, "eps": 1e-10}, NonFinite: "reject", Seed: 42,
+		Schedule: wire.Schedule{Kind: "cosine", Warmup: 10, Steps: 1000, Floor: 0.1},
 	}
 }
 
@@ -45,6 +46,7 @@ func messages() []wire.Message {
 		&wire.Release{Group: 3, Job: "clicks", Plan: 4, Drop: true},
 		&wire.Probe{Group: 3, Job: "clicks"},
 		&wire.Scan{Target: target(), Table: 2, After: 17, First: true, Limit: 100},
+		&wire.Put{Target: target(), Load: 5, Table: 2, Rows: wire.AppendRow(nil, wire.Row{Key: 9, Sightings: 3, Values: []float32{1, 2}}), Complete: true, Wait: true},
 	}
 }
 
@@ -67,8 +69,8 @@ func entries() []wire.Entry {
 		{Message: &f},
 		{Check: &wire.Check{Index: 1024, Digest: 77}},
 		{Steps: []wire.Item{
-			{Job: "clicks", Step: 3, Part: 1, Divisor: 512, Rate: 1, Contributors: []wire.Contributor{{Worker: "a", Incarnation: 1, Rows: 256, Cursor: []byte("x")}, {Worker: "b", Incarnation: 2, Rows: 256, Cursor: []byte{}}}, Payloads: [][]byte{body}},
-			{Job: "movies", Step: 0, Divisor: 1, Rate: 0.5, Contributors: []wire.Contributor{{Worker: "a", Incarnation: 1, Cursor: []byte{}}}, Payloads: [][]byte{}},
+			{Job: "clicks", Step: 3, Part: 1, Divisor: 512, Rate: 1, Rates: []wire.TableRate{{Table: 2, Rate: 0.25}}, Contributors: []wire.Contributor{{Worker: "a", Incarnation: 1, Rows: 256, Cursor: []byte("x")}, {Worker: "b", Incarnation: 2, Rows: 256, Cursor: []byte{}}}, Payloads: [][]byte{body}},
+			{Job: "movies", Step: 0, Divisor: 1, Rate: 0.5, Rates: []wire.TableRate{}, Contributors: []wire.Contributor{{Worker: "a", Incarnation: 1, Cursor: []byte{}}}, Payloads: [][]byte{}},
 		}},
 	}
 }
