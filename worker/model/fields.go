@@ -19,6 +19,9 @@ type field struct {
 	rows  worker.Embedding
 }
 
+// crossed reports whether the field is a cross of others.
+func (f *field) crossed() bool { return f.kind == dataset.KindCross }
+
 // fields are the sparse features of a schema, in its order.
 func (st *store) fields(schema *dataset.Schema) []field {
 	if schema == nil {
@@ -82,6 +85,51 @@ func numeric(schema *dataset.Schema) []string {
 		}
 	}
 	return names
+}
+
+func names(fields []field) []string {
+	var out []string
+	for _, f := range fields {
+		out = append(out, f.name)
+	}
+	return out
+}
+
+// side is what a schema has of the user, or of the item.
+type side struct {
+	fields  []field
+	numbers []string // names of the numeric features
+}
+
+// sides parts the features into the user's, which the options name, and the
+// item's, all others.
+func (st *store) sides(schema *dataset.Schema) [2]side {
+	fields, numbers := st.fields(schema), numeric(schema)
+	user := st.o.User
+	if len(user) == 0 && len(fields) > 0 {
+		user = []string{fields[0].name}
+	}
+	for _, name := range user {
+		if all := append(names(fields), numbers...); !slices.Contains(all, name) {
+			st.fail("user feature %q: the features are %q", name, all)
+		}
+	}
+	var out [2]side
+	of := func(name string) *side {
+		if slices.Contains(user, name) {
+			return &out[0]
+		}
+		return &out[1]
+	}
+	for _, f := range fields {
+		s := of(f.name)
+		s.fields = append(s.fields, f)
+	}
+	for _, name := range numbers {
+		s := of(name)
+		s.numbers = append(s.numbers, name)
+	}
+	return out
 }
 
 // appendValues appends what each id of the bags counts: its weight, scaled by

@@ -62,3 +62,14 @@ func (l *linear) backward(s *worker.Step, grad []float32) {
 		}
 	}
 }
+
+// fill writes the numeric features to the end of each row of a deep input, after
+// forward has read them.
+func (l *linear) fill(input []float32, width int) {
+	for f, values := range l.values {
+		at := width - len(l.values) + f
+		for i, v := range values {
+			input[i*width+at] = v
+		}
+	}
+}

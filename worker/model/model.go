@@ -115,6 +115,18 @@ func build(ctx context.Context, st *store, schema *dataset.Schema) (worker.Model
 	switch st.o.Model {
 	case NameLR:
 		return newLR(ctx, st, schema)
+	case NameFM:
+		return newFM(ctx, st, schema)
+	case NameDeepFM:
+		return newDeepFM(ctx, st, schema)
+	case NameWideDeep:
+		return newWideDeep(ctx, st, schema)
+	case NameDLRM:
+		return newDLRM(ctx, st, schema)
+	case NameMF:
+		return newMF(ctx, st, schema)
+	case NameTwoTower:
+		return newTwoTower(ctx, st, schema)
 	default:
 		return nil, fmt.Errorf("make model: unknown name %q: nearest is %q of %s", st.o.Model, nearest(st.o.Model), strings.Join(Names(), ", "))
 	}
