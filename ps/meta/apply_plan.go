@@ -10,37 +10,37 @@ import (
 // plan lets a plan take off: at most one a job is in flight. Its id and, for a
 // table, the table's id are given here. A plan that would change nothing (the
 // table is there, the worker is out) answers OK with id 0 and the step T = 0.
-func (s *State) plan(e planEntry) Result {
+func (s *state) plan(e planEntry) result {
 	j := s.Jobs[e.Job]
 	if j == nil {
-		return Result{Answer: refuse(wire.Unknown, "plan of job %q: it is not open at the meta group", e.Job)}
+		return result{Answer: refuse(wire.Unknown, "plan of job %q: it is not open at the meta group", e.Job)}
 	}
 	if j.Plan != nil {
-		return Result{Answer: refuse(wire.Pending, "plan %d of job %q is in flight", j.Plan.Plan.ID, e.Job)}
+		return result{Answer: refuse(wire.Pending, "plan %d of job %q is in flight", j.Plan.Plan.ID, e.Job)}
 	}
 	p := e.Plan
 	p.ID = 0
 	needed, a := j.admit(&p)
 	if a.Status != wire.OK || !needed {
-		return Result{Answer: a, Reply: p}
+		return result{Answer: a, Reply: p}
 	}
 	j.LastPlan++
 	p.ID = j.LastPlan
-	j.Plan = &Flight{Plan: p, Stage: Holding}
-	return Result{Reply: p}
+	j.Plan = &flight{Plan: p, Stage: holding}
+	return result{Reply: p}
 }
 
 // admit says whether a plan is allowed, and whether it is needed at all.
-func (j *Job) admit(p *wire.Plan) (needed bool, a wire.Answer) {
+func (j *job) admit(p *wire.Plan) (needed bool, a wire.Answer) {
 	switch p.Kind {
 	case wire.PlanTable:
 		return j.admitTable(&p.Table)
 	case wire.PlanExpel:
 		w := j.worker(p.Worker)
-		return w != nil && w.Incarnation == p.Incarnation && w.State == Open, wire.Answer{}
+		return w != nil && w.Incarnation == p.Incarnation && w.State == sessionOpen, wire.Answer{}
 	case wire.PlanJoin:
 		w := j.worker(p.Join.Worker)
-		return w != nil && w.Incarnation == p.Join.Incarnation && w.State == Expelled, wire.Answer{}
+		return w != nil && w.Incarnation == p.Join.Incarnation && w.State == sessionExpelled, wire.Answer{}
 	case wire.PlanRate:
 		if r := float64(p.Rate); !(r >= 0) || math.IsInf(r, 0) {
 			return false, refuse(wire.Refused, "rate %v: want a finite number of at least 0", p.Rate)
@@ -53,7 +53,7 @@ func (j *Job) admit(p *wire.Plan) (needed bool, a wire.Answer) {
 	}
 }
 
-func (j *Job) admitTable(t *wire.Table) (needed bool, a wire.Answer) {
+func (j *job) admitTable(t *wire.Table) (needed bool, a wire.Answer) {
 	if !wire.ValidName(t.Name) || t.Dim < 1 {
 		return false, refuse(wire.Refused, "table %.300q of %d values a row: want a name (UTF-8, 1 to %d bytes) and at least one value", t.Name, t.Dim, wire.MaxName)
 	}
@@ -83,37 +83,37 @@ func show(t wire.Table) string {
 
 // stage moves the plan in flight on. A stage that is behind, or of a plan that is
 // over, answers OK and does nothing: a new leader repeats what it is not sure of.
-func (s *State) stage(e stageEntry) Result {
+func (s *state) stage(e stageEntry) result {
 	j := s.Jobs[e.Job]
 	if j == nil || j.Plan == nil || j.Plan.Plan.ID != e.ID {
-		return Result{}
+		return result{}
 	}
 	switch {
-	case j.Plan.Stage == Holding && e.Stage == Releasing:
-		j.Plan.Stage = Releasing
+	case j.Plan.Stage == holding && e.Stage == releasing:
+		j.Plan.Stage = releasing
 		j.force(j.Plan.Plan, e.Cursor)
-	case j.Plan.Stage == Holding && e.Stage == Dropping:
-		j.Plan.Stage = Dropping
-	case j.Plan.Stage != Holding && e.Stage == done:
+	case j.Plan.Stage == holding && e.Stage == dropping:
+		j.Plan.Stage = dropping
+	case j.Plan.Stage != holding && e.Stage == done:
 		j.Plan = nil
 	}
-	return Result{}
+	return result{}
 }
 
 // force is what a plan does to the meta group's own state. The cursor is that of
 // a worker to be expelled.
-func (j *Job) force(p wire.Plan, cursor []byte) {
+func (j *job) force(p wire.Plan, cursor []byte) {
 	switch p.Kind {
 	case wire.PlanTable:
 		j.Tables = append(j.Tables, p.Table)
 	case wire.PlanExpel:
 		if w := j.worker(p.Worker); w != nil && w.Incarnation == p.Incarnation {
-			w.State, w.Why = Expelled, p.Why
+			w.State, w.Why = sessionExpelled, p.Why
 			j.Claims.giveBack(w.Name, cursor)
 		}
 	case wire.PlanJoin:
-		if w := j.worker(p.Join.Worker); w != nil && w.State == Expelled {
-			w.State, w.Why = Open, ""
+		if w := j.worker(p.Join.Worker); w != nil && w.State == sessionExpelled {
+			w.State, w.Why = sessionOpen, ""
 		}
 	case wire.PlanRate, wire.PlanStop: // known to the shards alone
 	}

@@ -9,32 +9,32 @@ import (
 
 // open gives a worker its next incarnation. The first opener of a job fixes
 // its parameters; a rank belongs to one worker name for the life of the job.
-func (s *State) open(r wire.OpenRequest) Result {
+func (s *state) open(r wire.OpenRequest) result {
 	if a := s.checkOpen(r); a.Status != wire.OK {
-		return Result{Answer: a}
+		return result{Answer: a}
 	}
 	j := s.Jobs[r.Job]
 	if j == nil {
-		j = &Job{Params: r.Params}
+		j = &job{Params: r.Params}
 		s.Jobs[r.Job] = j
 	}
 	w := j.worker(r.Worker)
 	if w == nil {
-		i, _ := slices.BinarySearchFunc(j.Workers, Worker{Rank: r.Rank}, byRank)
-		j.Workers = slices.Insert(j.Workers, i, Worker{Name: r.Worker, Rank: r.Rank, State: Open})
+		i, _ := slices.BinarySearchFunc(j.Workers, worker{Rank: r.Rank}, byRank)
+		j.Workers = slices.Insert(j.Workers, i, worker{Name: r.Worker, Rank: r.Rank, State: sessionOpen})
 		w = &j.Workers[i]
 	}
 	w.Incarnation++
 	w.Owner = fmt.Sprintf("%s, opening %d", r.Owner, w.Incarnation)
-	if w.State == Finished {
-		w.State = Open
+	if w.State == sessionFinished {
+		w.State = sessionOpen
 	}
-	return Result{Reply: wire.OpenReply{
+	return result{Reply: wire.OpenReply{
 		Incarnation: w.Incarnation, Params: j.Params, Tables: slices.Clone(j.Tables), Owner: w.Owner,
 	}}
 }
 
-func (s *State) checkOpen(r wire.OpenRequest) wire.Answer {
+func (s *state) checkOpen(r wire.OpenRequest) wire.Answer {
 	for _, name := range []string{r.Job, r.Worker} {
 		if !wire.ValidName(name) {
 			return refuse(wire.Refused, "open worker %.300q of job %.300q: a name is UTF-8 of 1 to %d bytes", r.Worker, r.Job, wire.MaxName)
@@ -68,7 +68,7 @@ func (s *State) checkOpen(r wire.OpenRequest) wire.Answer {
 }
 
 // concerns says whether the plan in flight lets this worker out or in.
-func (f *Flight) concerns(worker string) bool {
+func (f *flight) concerns(worker string) bool {
 	switch f.Plan.Kind {
 	case wire.PlanExpel:
 		return f.Plan.Worker == worker
@@ -80,29 +80,29 @@ func (f *Flight) concerns(worker string) bool {
 }
 
 // finish closes a session whose worker has said Finish to the shards.
-func (s *State) finish(ref wire.SessionRef) Result {
+func (s *state) finish(ref wire.SessionRef) result {
 	j, w, a := s.session(ref)
 	if w == nil {
-		return Result{Answer: a}
+		return result{Answer: a}
 	}
-	w.State = Finished
+	w.State = sessionFinished
 	j.Claims.forget(w.Name)
-	return Result{}
+	return result{}
 }
 
 // claim gives a worker its next range of batches.
-func (s *State) claim(r wire.ClaimRequest) Result {
+func (s *state) claim(r wire.ClaimRequest) result {
 	j, w, a := s.session(r.SessionRef)
 	if w == nil {
-		return Result{Answer: a}
+		return result{Answer: a}
 	}
 	if j.Params.Sync == wire.BSP {
-		return Result{Answer: refuse(wire.Refused, "job %q is bsp: its batches are fixed by rank, none can be claimed", r.Job)}
+		return result{Answer: refuse(wire.Refused, "job %q is bsp: its batches are fixed by rank, none can be claimed", r.Job)}
 	}
 	if r.End > 0 {
 		if err := j.Claims.setEnd(r.EndOf, r.End); err != nil {
-			return Result{Answer: refuse(wire.Refused, "claim of worker %q of job %q: %v", w.Name, r.Job, err)}
+			return result{Answer: refuse(wire.Refused, "claim of worker %q of job %q: %v", w.Name, r.Job, err)}
 		}
 	}
-	return Result{Reply: j.Claims.next(w.Name, r.Have, r.Epochs)}
+	return result{Reply: j.Claims.next(w.Name, r.Have, r.Epochs)}
 }

@@ -9,22 +9,22 @@ import (
 	"hcclps/ps/wire"
 )
 
-// ClaimSize is the number of batches in a range.
-const ClaimSize = 16
+// claimSize is the number of batches in a range.
+const claimSize = 16
 
-// Claims hands the batches of each epoch out once, in ascending order, to
+// claims hands the batches of each epoch out once, in ascending order, to
 // workers that ask for ranges (ssp and asp).
-type Claims struct {
+type claims struct {
 	Last  uint64       `json:"last"`  // number given last
 	Epoch uint32       `json:"epoch"` // fresh ranges begin here ...
 	From  uint64       `json:"from"`  // ... at this batch
 	Ends  []uint64     `json:"ends"`  // batches of epoch i, 0 = not known yet
-	Out   []OutClaim   `json:"out"`   // being worked on, ascending number
+	Out   []outClaim   `json:"out"`   // being worked on, ascending number
 	Pool  []wire.Claim `json:"pool"`  // came back from expelled workers, in order of (epoch, from)
 }
 
-// OutClaim is a range and who works on it.
-type OutClaim struct {
+// outClaim is a range and who works on it.
+type outClaim struct {
 	wire.Claim
 	Worker string `json:"worker"`
 }
@@ -33,7 +33,7 @@ type OutClaim struct {
 // the claim it holds already if that is a later one (its answer was lost, or it
 // was restarted), else the next. When only others have batches of the first
 // `epochs` epochs, it waits for them.
-func (c *Claims) next(worker string, have uint64, epochs uint32) wire.Claim {
+func (c *claims) next(worker string, have uint64, epochs uint32) wire.Claim {
 	i := c.of(worker)
 	if i >= 0 && c.Out[i].Number > have {
 		return c.Out[i].Claim
@@ -47,12 +47,12 @@ func (c *Claims) next(worker string, have uint64, epochs uint32) wire.Claim {
 	got := c.take()
 	c.Last++
 	got.Number = c.Last
-	c.Out = append(c.Out, OutClaim{Claim: got, Worker: worker})
+	c.Out = append(c.Out, outClaim{Claim: got, Worker: worker})
 	return got
 }
 
 // others names the workers that have ranges of the first epochs.
-func (c *Claims) others(epochs uint32) string {
+func (c *claims) others(epochs uint32) string {
 	var names []string
 	for _, o := range c.Out {
 		if o.Epoch < epochs {
@@ -63,7 +63,7 @@ func (c *Claims) others(epochs uint32) string {
 }
 
 // fresh is the epoch of the next range that nobody had yet.
-func (c *Claims) fresh() uint32 {
+func (c *claims) fresh() uint32 {
 	if end := c.end(c.Epoch); end > 0 && c.From >= end {
 		return c.Epoch + 1
 	}
@@ -71,7 +71,7 @@ func (c *Claims) fresh() uint32 {
 }
 
 // take removes the first range nobody works on.
-func (c *Claims) take() wire.Claim {
+func (c *claims) take() wire.Claim {
 	if len(c.Pool) > 0 {
 		got := c.Pool[0]
 		c.Pool = slices.Delete(c.Pool, 0, 1)
@@ -80,7 +80,7 @@ func (c *Claims) take() wire.Claim {
 	if e := c.fresh(); e != c.Epoch {
 		c.Epoch, c.From = e, 0
 	}
-	got := wire.Claim{Epoch: c.Epoch, From: c.From, To: c.From + ClaimSize}
+	got := wire.Claim{Epoch: c.Epoch, From: c.From, To: c.From + claimSize}
 	if end := c.end(c.Epoch); end > 0 {
 		got.To = min(got.To, end)
 	}
@@ -88,7 +88,7 @@ func (c *Claims) take() wire.Claim {
 	return got
 }
 
-func (c *Claims) end(epoch uint32) uint64 {
+func (c *claims) end(epoch uint32) uint64 {
 	if int(epoch) < len(c.Ends) {
 		return c.Ends[epoch]
 	}
@@ -98,7 +98,7 @@ func (c *Claims) end(epoch uint32) uint64 {
 // setEnd records that an epoch has no batch `end` or later. Who finds the end of
 // the data first may have looked beyond it, so the lowest report counts; what was
 // claimed beyond is cut.
-func (c *Claims) setEnd(epoch uint32, end uint64) error {
+func (c *claims) setEnd(epoch uint32, end uint64) error {
 	if epoch > c.Epoch {
 		return fmt.Errorf("epoch %d has %d batches, but nothing after epoch %d was claimed", epoch, end, c.Epoch)
 	}
@@ -115,7 +115,7 @@ func (c *Claims) setEnd(epoch uint32, end uint64) error {
 	for i := range c.Pool {
 		clip(&c.Pool[i], epoch, end)
 	}
-	c.Out = slices.DeleteFunc(c.Out, func(o OutClaim) bool { return o.From >= o.To })
+	c.Out = slices.DeleteFunc(c.Out, func(o outClaim) bool { return o.From >= o.To })
 	c.Pool = slices.DeleteFunc(c.Pool, func(r wire.Claim) bool { return r.From >= r.To })
 	return nil
 }
@@ -128,7 +128,7 @@ func clip(r *wire.Claim, epoch uint32, end uint64) {
 
 // giveBack puts what a worker that is gone has not pushed of its range into the
 // pool. Its cursor says how far it came; nil: it pushed nothing.
-func (c *Claims) giveBack(worker string, cursor []byte) {
+func (c *claims) giveBack(worker string, cursor []byte) {
 	i := c.of(worker)
 	if i < 0 {
 		return
@@ -148,12 +148,12 @@ func (c *Claims) giveBack(worker string, cursor []byte) {
 }
 
 // forget drops the range of a worker that has finished.
-func (c *Claims) forget(worker string) {
+func (c *claims) forget(worker string) {
 	if i := c.of(worker); i >= 0 {
 		c.Out = slices.Delete(c.Out, i, i+1)
 	}
 }
 
-func (c *Claims) of(worker string) int {
-	return slices.IndexFunc(c.Out, func(o OutClaim) bool { return o.Worker == worker })
+func (c *claims) of(worker string) int {
+	return slices.IndexFunc(c.Out, func(o outClaim) bool { return o.Worker == worker })
 }

@@ -9,7 +9,7 @@
 //
 // # Files
 //
-//	state.go, entry.go, apply_*.go, claims.go   the state, a pure and total function of its log (State.Apply)
+//	state.go, entry.go, apply_*.go, claims.go   the state, a pure and total function of its log (state.apply)
 //	leader.go, leases.go, driver.go             what only the leader does: soft, begun anew by each leader
 //	group.go, serve.go, status.go               the Raft group around both
 //

@@ -100,8 +100,8 @@ func (l *leader) drive(job string, p wire.Plan) (wire.Plan, error) {
 
 // resume finishes the plans that the leader before left in flight.
 func (l *leader) resume() {
-	flights := map[string]Flight{}
-	l.g.read(func(s *State) {
+	flights := map[string]flight{}
+	l.g.read(func(s *state) {
 		for name, j := range s.Jobs {
 			if j.Plan != nil {
 				flights[name] = *j.Plan
@@ -114,7 +114,7 @@ func (l *leader) resume() {
 		l.work.Go(func() {
 			defer func() { <-lane }()
 			var err error
-			if f.Stage == Holding {
+			if f.Stage == holding {
 				err = l.carry(job, f.Plan)
 			} else {
 				err = l.land(job, f.Plan, f.Stage)
@@ -127,12 +127,12 @@ func (l *leader) resume() {
 // carry has every shard hold a plan and puts it in force, or drops it.
 func (l *leader) carry(job string, p wire.Plan) error {
 	answers, err := l.all(job, "hold", p, func(group uint32) wire.Message { return &wire.Hold{Group: group, Job: job, Plan: p} })
-	stage := Releasing
+	stage := releasing
 	switch {
 	case l.ctx.Err() != nil:
 		return errDeposed // the next leader goes on
 	case err != nil:
-		stage = Dropping
+		stage = dropping
 	}
 	if serr := l.move(job, p, stage, least(answers).Cursor); serr != nil {
 		return serr
@@ -147,9 +147,9 @@ func (l *leader) carry(job string, p wire.Plan) error {
 }
 
 // land tells every shard what became of the plan and ends its flight.
-func (l *leader) land(job string, p wire.Plan, stage Stage) error {
+func (l *leader) land(job string, p wire.Plan, stage stage) error {
 	_, err := l.all(job, "release", p, func(group uint32) wire.Message {
-		return &wire.Release{Group: group, Job: job, Plan: p.ID, Drop: stage == Dropping}
+		return &wire.Release{Group: group, Job: job, Plan: p.ID, Drop: stage == dropping}
 	})
 	if err != nil {
 		return err
@@ -158,7 +158,7 @@ func (l *leader) land(job string, p wire.Plan, stage Stage) error {
 }
 
 // move commits a stage.
-func (l *leader) move(job string, p wire.Plan, stage Stage, cursor []byte) error {
+func (l *leader) move(job string, p wire.Plan, stage stage, cursor []byte) error {
 	e := stageEntry{Job: job, ID: p.ID, Stage: stage}
 	if p.Kind == wire.PlanExpel {
 		e.Cursor = cursor
@@ -192,7 +192,7 @@ func (l *leader) probe(job string) (uint64, error) {
 
 func (l *leader) groups() []uint32 {
 	var n uint32
-	l.g.read(func(s *State) { n = s.Layout.Groups() })
+	l.g.read(func(s *state) { n = s.Layout.Groups() })
 	groups := make([]uint32, 0, n)
 	for group := uint32(1); group < n; group++ {
 		groups = append(groups, group)

@@ -8,8 +8,8 @@ import (
 	"hcclps/ps/wire"
 )
 
-// EntryVersion is the version in every entry of the meta log.
-const EntryVersion = 1
+// entryVersion is the version in every entry of the meta log.
+const entryVersion = 1
 
 // Kinds of entries.
 const (
@@ -28,48 +28,48 @@ type entry struct {
 	Body    json.RawMessage `json:"body"`
 }
 
-// planEntry proposes a plan; its id, and a table's, are given by Apply.
+// planEntry proposes a plan; its id, and a table's, are given by apply.
 type planEntry struct {
 	Job  string    `json:"job"`
 	Plan wire.Plan `json:"plan"`
 }
 
-// stageEntry moves the plan in flight on: to Releasing, to Dropping, or out
+// stageEntry moves the plan in flight on: to releasing, to dropping, or out
 // ("done"). Of a worker that is expelled it says how far its data was pushed.
 type stageEntry struct {
 	Job    string `json:"job"`
 	ID     uint64 `json:"id"`
-	Stage  Stage  `json:"stage"`
+	Stage  stage  `json:"stage"`
 	Cursor []byte `json:"cursor,omitempty"`
 }
 
 // done is the stage that ends a flight.
-const done Stage = "done"
+const done stage = "done"
 
 func encodeEntry(kind string, body any) ([]byte, error) {
 	b, err := json.Marshal(body)
 	if err != nil {
 		return nil, fmt.Errorf("encode %s entry: %w", kind, err)
 	}
-	b, err = json.Marshal(entry{Version: EntryVersion, Kind: kind, Body: b})
+	b, err = json.Marshal(entry{Version: entryVersion, Kind: kind, Body: b})
 	if err != nil {
 		return nil, fmt.Errorf("encode %s entry: %w", kind, err)
 	}
 	return b, nil
 }
 
-// Result is what an entry answers: Reply is a structure for the body, or nil.
-type Result struct {
+// result is what an entry answers: Reply is a structure for the body, or nil.
+type result struct {
 	Answer wire.Answer
 	Reply  any
 }
 
-// Apply changes the state by one entry. It is pure and total: a bad entry has
+// apply changes the state by one entry. It is pure and total: a bad entry has
 // the same answer on every replica and no effect.
-func (s *State) Apply(b []byte) Result {
+func (s *state) apply(b []byte) result {
 	var e entry
-	if err := json.Unmarshal(b, &e); err != nil || e.Version != EntryVersion {
-		return Result{Answer: refuse(wire.Refused, "entry of the meta log: version %d, %v", e.Version, err)}
+	if err := json.Unmarshal(b, &e); err != nil || e.Version != entryVersion {
+		return result{Answer: refuse(wire.Refused, "entry of the meta log: version %d, %v", e.Version, err)}
 	}
 	switch e.Kind {
 	case kindLayout:
@@ -85,25 +85,25 @@ func (s *State) Apply(b []byte) Result {
 	case kindStage:
 		return apply(e, s.stage)
 	default:
-		return Result{Answer: refuse(wire.Refused, "entry of the meta log of unknown kind %q", e.Kind)}
+		return result{Answer: refuse(wire.Refused, "entry of the meta log of unknown kind %q", e.Kind)}
 	}
 }
 
-func apply[T any](e entry, do func(T) Result) Result {
+func apply[T any](e entry, do func(T) result) result {
 	var body T
 	if err := json.Unmarshal(e.Body, &body); err != nil {
-		return Result{Answer: refuse(wire.Refused, "%s entry of the meta log: %v", e.Kind, err)}
+		return result{Answer: refuse(wire.Refused, "%s entry of the meta log: %v", e.Kind, err)}
 	}
 	return do(body)
 }
 
 // form records the layout; a later epoch replaces it.
-func (s *State) form(l layout.Layout) Result {
+func (s *state) form(l layout.Layout) result {
 	if err := l.Validate(); err != nil {
-		return Result{Answer: refuse(wire.Refused, "%v", err)}
+		return result{Answer: refuse(wire.Refused, "%v", err)}
 	}
 	if l.Epoch > s.Layout.Epoch {
 		s.Layout = l
 	}
-	return Result{}
+	return result{}
 }

@@ -55,7 +55,7 @@ type Group struct {
 	cfg    Config
 	node   *raftgroup.Node
 	mu     sync.RWMutex // guards state; apply alone writes
-	state  *State
+	state  *state
 	leader atomic.Pointer[leader] // nil on followers
 }
 
@@ -73,7 +73,7 @@ func New(cfg Config) (*Group, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	g := &Group{cfg: cfg, state: NewState()}
+	g := &Group{cfg: cfg, state: newState()}
 	node, err := raftgroup.New(raftgroup.Config{
 		Group: layout.MetaGroup, Self: cfg.Self,
 		Log: cfg.Log, Stable: cfg.Stable, Snapshots: cfg.Snapshots, Transport: cfg.Transport, Bootstrap: cfg.Bootstrap,
@@ -93,25 +93,25 @@ func (g *Group) Run(ctx context.Context) error { return g.node.Run(ctx) }
 func (g *Group) IsLeader() bool { return g.node.IsLeader() && g.leader.Load() != nil }
 
 // read runs f under the reader's lock.
-func (g *Group) read(f func(s *State)) {
+func (g *Group) read(f func(s *state)) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	f(g.state)
 }
 
 // propose commits an entry and returns its result.
-func (g *Group) propose(ctx context.Context, kind string, body any) (Result, error) {
+func (g *Group) propose(ctx context.Context, kind string, body any) (result, error) {
 	b, err := encodeEntry(kind, body)
 	if err != nil {
-		return Result{}, err
+		return result{}, err
 	}
 	got, err := g.node.Propose(ctx, b)
 	if err != nil {
-		return Result{}, fmt.Errorf("commit %s entry to the meta log: %w", kind, err)
+		return result{}, fmt.Errorf("commit %s entry to the meta log: %w", kind, err)
 	}
-	r, ok := got.(Result)
+	r, ok := got.(result)
 	if !ok {
-		return Result{}, fmt.Errorf("commit %s entry to the meta log: %v", kind, got)
+		return result{}, fmt.Errorf("commit %s entry to the meta log: %v", kind, got)
 	}
 	return r, nil
 }
@@ -123,14 +123,14 @@ type machine struct{ g *Group }
 func (m machine) Apply(l *raft.Log) any {
 	m.g.mu.Lock()
 	defer m.g.mu.Unlock()
-	return m.g.state.Apply(l.Data)
+	return m.g.state.apply(l.Data)
 }
 
 // Snapshot implements raft.FSM: the state is small, so the capture is its encoding.
 func (m machine) Snapshot() (raft.FSMSnapshot, error) {
 	var head []byte
 	var err error
-	m.g.read(func(s *State) { head, err = s.Encode() })
+	m.g.read(func(s *state) { head, err = s.encode() })
 	return capture(head), err
 }
 
@@ -145,7 +145,7 @@ func (m machine) Restore(rc io.ReadCloser) error {
 	if kind != snapshot.Head {
 		return fmt.Errorf("read snapshot: begins with a record of kind %d, want a head", kind)
 	}
-	s, err := DecodeState(head)
+	s, err := decodeState(head)
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func (g *Group) lead(ctx context.Context, term uint64) {
 // form records the layout the cluster was formed with.
 func (l *leader) form() error {
 	want, have := l.g.cfg.Layout(), uint64(0)
-	l.g.read(func(s *State) { have = s.Layout.Epoch })
+	l.g.read(func(s *state) { have = s.Layout.Epoch })
 	if have >= want.Epoch {
 		return nil
 	}
@@ -66,7 +66,7 @@ func (l *leader) form() error {
 
 // commit proposes an entry of the leader's own until it is committed or
 // leadership is lost (errDeposed).
-func (l *leader) commit(kind string, body any) (Result, error) {
+func (l *leader) commit(kind string, body any) (result, error) {
 	for pause := pauseMin; ; pause = min(2*pause, pauseMax) {
 		r, err := l.g.propose(l.ctx, kind, body)
 		switch {
@@ -108,10 +108,10 @@ func (l *leader) enter(ctx context.Context, job string) (leave func(), err error
 }
 
 // open gives a worker its next incarnation and, when it had been expelled, a plan that lets it in again.
-func (l *leader) open(ctx context.Context, r wire.OpenRequest) (Result, error) {
+func (l *leader) open(ctx context.Context, r wire.OpenRequest) (result, error) {
 	leave, err := l.enter(ctx, r.Job)
 	if err != nil {
-		return Result{}, err
+		return result{}, err
 	}
 	res, err := l.g.propose(ctx, kindOpen, r)
 	if err != nil || res.Answer.Status != wire.OK {
@@ -121,7 +121,7 @@ func (l *leader) open(ctx context.Context, r wire.OpenRequest) (Result, error) {
 	reply, ok := res.Reply.(wire.OpenReply)
 	if !ok {
 		leave()
-		return Result{}, fmt.Errorf("open worker %q: reply is a %T", r.Worker, res.Reply)
+		return result{}, fmt.Errorf("open worker %q: reply is a %T", r.Worker, res.Reply)
 	}
 	reply.Lease = l.g.cfg.Lease
 	ref := wire.SessionRef{Job: r.Job, Worker: r.Worker, Incarnation: reply.Incarnation}
@@ -129,24 +129,24 @@ func (l *leader) open(ctx context.Context, r wire.OpenRequest) (Result, error) {
 	l.log.Info("session opened", "job", r.Job, "worker", r.Worker, "rank", r.Rank, "owner", reply.Owner)
 	if !l.expelled(ref) {
 		leave()
-		return Result{Reply: reply}, nil
+		return result{Reply: reply}, nil
 	}
 	plan, err := l.fly(ctx, r.Job, leave, wire.Plan{Kind: wire.PlanJoin, Join: wire.Fence{
 		Target: wire.Target{Job: r.Job, Worker: r.Worker, Incarnation: reply.Incarnation},
 		Params: reply.Params, Rank: r.Rank, Owner: reply.Owner,
 	}})
 	if err != nil {
-		return Result{}, err
+		return result{}, err
 	}
 	reply.Rejoin = &plan.T
-	return Result{Reply: reply}, nil
+	return result{Reply: reply}, nil
 }
 
 func (l *leader) expelled(ref wire.SessionRef) (out bool) {
-	l.g.read(func(s *State) {
+	l.g.read(func(s *state) {
 		if j := s.Jobs[ref.Job]; j != nil {
 			w := j.worker(ref.Worker)
-			out = w != nil && w.State == Expelled
+			out = w != nil && w.State == sessionExpelled
 		}
 	})
 	return out
@@ -154,23 +154,23 @@ func (l *leader) expelled(ref wire.SessionRef) (out bool) {
 
 // check answers whether a session is live.
 func (l *leader) check(ref wire.SessionRef) (a wire.Answer) {
-	l.g.read(func(s *State) { _, _, a = s.session(ref) })
+	l.g.read(func(s *state) { _, _, a = s.session(ref) })
 	return a
 }
 
 // renew renews a lease.
-func (l *leader) renew(_ context.Context, r wire.RenewRequest) (Result, error) {
+func (l *leader) renew(_ context.Context, r wire.RenewRequest) (result, error) {
 	a := l.check(r.SessionRef)
 	if a.Status == wire.OK {
 		l.grant(r.SessionRef)
 	}
-	return Result{Answer: a}, nil
+	return result{Answer: a}, nil
 }
 
 // close ends a session: after its last step it is only noted, before it the worker leaves by a plan.
-func (l *leader) close(ctx context.Context, r wire.CloseRequest) (Result, error) {
+func (l *leader) close(ctx context.Context, r wire.CloseRequest) (result, error) {
 	if a := l.check(r.SessionRef); a.Status != wire.OK {
-		return Result{Answer: a}, nil
+		return result{Answer: a}, nil
 	}
 	if r.Finished {
 		res, err := l.g.propose(ctx, kindFinish, r.SessionRef)
@@ -181,10 +181,10 @@ func (l *leader) close(ctx context.Context, r wire.CloseRequest) (Result, error)
 	}
 	if l.alone(r.Job, r.Worker) {
 		l.revoke(r.SessionRef)
-		return Result{}, nil
+		return result{}, nil
 	}
 	_, err := l.change(ctx, r.Job, expel(r.SessionRef, "it left"))
-	return Result{}, err
+	return result{}, err
 }
 
 func expel(ref wire.SessionRef, why string) wire.Plan {
@@ -192,27 +192,27 @@ func expel(ref wire.SessionRef, why string) wire.Plan {
 }
 
 // table creates a table, or finds it.
-func (l *leader) table(ctx context.Context, r wire.TableRequest) (Result, error) {
+func (l *leader) table(ctx context.Context, r wire.TableRequest) (result, error) {
 	if a := l.check(r.SessionRef); a.Status != wire.OK {
-		return Result{Answer: a}, nil
+		return result{Answer: a}, nil
 	}
 	p, err := l.change(ctx, r.Job, wire.Plan{Kind: wire.PlanTable, Table: r.Table})
-	return Result{Reply: p.Table}, err
+	return result{Reply: p.Table}, err
 }
 
 // claim gives out a range of batches.
-func (l *leader) claim(ctx context.Context, r wire.ClaimRequest) (Result, error) {
+func (l *leader) claim(ctx context.Context, r wire.ClaimRequest) (result, error) {
 	return l.g.propose(ctx, kindClaim, r)
 }
 
 // plan changes the learning rate, or stops the job, at one step.
-func (l *leader) plan(ctx context.Context, r wire.PlanRequest) (Result, error) {
+func (l *leader) plan(ctx context.Context, r wire.PlanRequest) (result, error) {
 	if a := l.check(r.SessionRef); a.Status != wire.OK {
-		return Result{Answer: a}, nil
+		return result{Answer: a}, nil
 	}
 	if k := r.Plan.Kind; k != wire.PlanRate && k != wire.PlanStop {
-		return Result{Answer: refuse(wire.Refused, "plan kind %d cannot be asked for: want a rate or a stop", k)}, nil
+		return result{Answer: refuse(wire.Refused, "plan kind %d cannot be asked for: want a rate or a stop", k)}, nil
 	}
 	p, err := l.change(ctx, r.Job, r.Plan)
-	return Result{Reply: p}, err
+	return result{Reply: p}, err
 }

@@ -12,10 +12,10 @@ import (
 func (l *leader) cover() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.g.read(func(s *State) {
+	l.g.read(func(s *state) {
 		for name, j := range s.Jobs {
 			for _, w := range j.Workers {
-				if w.State == Open && l.leases[name][w.Name] == nil {
+				if w.State == sessionOpen && l.leases[name][w.Name] == nil {
 					l.put(wire.SessionRef{Job: name, Worker: w.Name, Incarnation: w.Incarnation})
 				}
 			}

@@ -62,7 +62,7 @@ func (g *Group) answer(ctx context.Context, kind wire.Kind, head []byte) (wire.A
 }
 
 // handle decodes a request, has it done, and turns an error into an answer.
-func handle[T any](ctx context.Context, head []byte, do func(context.Context, T) (Result, error)) (wire.Answer, any) {
+func handle[T any](ctx context.Context, head []byte, do func(context.Context, T) (result, error)) (wire.Answer, any) {
 	var req T
 	if err := wire.DecodeControl(head, &req); err != nil {
 		return refuse(wire.Refused, "%v", err), nil

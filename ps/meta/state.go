@@ -10,71 +10,71 @@ import (
 	"hcclps/ps/wire"
 )
 
-// StateVersion is the format of a snapshot's head.
-const StateVersion = 1
+// stateVersion is the format of a snapshot's head.
+const stateVersion = 1
 
-// State is everything the meta group agrees on. Apply is its only writer.
-type State struct {
+// state is everything the meta group agrees on. apply is its only writer.
+type state struct {
 	Version int             `json:"version"`
 	Layout  layout.Layout   `json:"layout"`
-	Jobs    map[string]*Job `json:"jobs"`
+	Jobs    map[string]*job `json:"jobs"`
 }
 
-// Job is one training job.
-type Job struct {
+// job is one training job.
+type job struct {
 	Params   wire.JobParams `json:"params"`  // of the first opener
-	Workers  []Worker       `json:"workers"` // ascending rank
+	Workers  []worker       `json:"workers"` // ascending rank
 	Tables   []wire.Table   `json:"tables"`  // ids 1, 2, ... in this order
 	LastPlan uint64         `json:"last_plan"`
-	Plan     *Flight        `json:"plan,omitempty"` // the one in flight
-	Claims   Claims         `json:"claims"`
+	Plan     *flight        `json:"plan,omitempty"` // the one in flight
+	Claims   claims         `json:"claims"`
 }
 
-// WorkerState is where a session is in its life.
-type WorkerState string
+// sessionState is where a session is in its life.
+type sessionState string
 
 // The states. An expelled worker that opens again stays expelled until its
 // Join plan is in force.
 const (
-	Open     WorkerState = "open"
-	Finished WorkerState = "finished"
-	Expelled WorkerState = "expelled"
+	sessionOpen     sessionState = "open"
+	sessionFinished sessionState = "finished"
+	sessionExpelled sessionState = "expelled"
 )
 
-// Worker is one worker of a job.
-type Worker struct {
-	Name        string      `json:"name"`
-	Rank        uint32      `json:"rank"`
-	Incarnation uint64      `json:"incarnation"` // times it was opened
-	Owner       string      `json:"owner"`       // host, pid, which opening
-	State       WorkerState `json:"state"`
-	Why         string      `json:"why,omitempty"` // it was expelled
+// worker is one worker of a job.
+type worker struct {
+	Name        string       `json:"name"`
+	Rank        uint32       `json:"rank"`
+	Incarnation uint64       `json:"incarnation"` // times it was opened
+	Owner       string       `json:"owner"`       // host, pid, which opening
+	State       sessionState `json:"state"`
+	Why         string       `json:"why,omitempty"` // it was expelled
 }
 
-// Stage is how far a plan in flight is.
-type Stage string
+// stage is how far a plan in flight is.
+type stage string
 
 // The stages: a plan is held by the shards one by one, then either released on
 // all or dropped on all, then it is no longer in flight.
 const (
-	Holding   Stage = "holding"
-	Releasing Stage = "releasing"
-	Dropping  Stage = "dropping"
+	holding   stage = "holding"
+	releasing stage = "releasing"
+	dropping  stage = "dropping"
 )
 
-// Flight is a plan on its way to the shards.
-type Flight struct {
+// flight is a plan on its way to the shards.
+type flight struct {
 	Plan  wire.Plan `json:"plan"`
-	Stage Stage     `json:"stage"`
+	Stage stage     `json:"stage"`
 }
 
-// NewState is the state before the first entry.
-func NewState() *State {
-	return &State{Version: StateVersion, Jobs: map[string]*Job{}}
+// newState is the state before the first entry.
+func newState() *state {
+	return &state{Version: stateVersion, Jobs: map[string]*job{}}
 }
 
-// Encode writes the state as a snapshot's head: JSON, equal bytes for equal states.
-func (s *State) Encode() ([]byte, error) {
+// encode writes the state as a snapshot's head: JSON, equal bytes for equal states.
+func (s *state) encode() ([]byte, error) {
 	b, err := json.Marshal(s)
 	if err != nil {
 		return nil, fmt.Errorf("encode meta state: %w", err)
@@ -82,17 +82,17 @@ func (s *State) Encode() ([]byte, error) {
 	return b, nil
 }
 
-// DecodeState reads what Encode wrote and checks what Apply relies on.
-func DecodeState(b []byte) (*State, error) {
-	s := NewState()
+// decodeState reads what encode wrote and checks what apply relies on.
+func decodeState(b []byte) (*state, error) {
+	s := newState()
 	if err := json.Unmarshal(b, s); err != nil {
 		return nil, fmt.Errorf("decode meta state: %w", err)
 	}
-	if s.Version != StateVersion {
-		return nil, fmt.Errorf("decode meta state: version %d, this program reads %d", s.Version, StateVersion)
+	if s.Version != stateVersion {
+		return nil, fmt.Errorf("decode meta state: version %d, this program reads %d", s.Version, stateVersion)
 	}
 	if s.Jobs == nil {
-		s.Jobs = map[string]*Job{}
+		s.Jobs = map[string]*job{}
 	}
 	for name, j := range s.Jobs {
 		if j == nil {
@@ -108,11 +108,11 @@ func DecodeState(b []byte) (*State, error) {
 	return s, nil
 }
 
-func byRank(a, b Worker) int { return int(a.Rank) - int(b.Rank) }
+func byRank(a, b worker) int { return int(a.Rank) - int(b.Rank) }
 
 // worker finds a worker by name, nil if there is none.
-func (j *Job) worker(name string) *Worker {
-	i := slices.IndexFunc(j.Workers, func(w Worker) bool { return w.Name == name })
+func (j *job) worker(name string) *worker {
+	i := slices.IndexFunc(j.Workers, func(w worker) bool { return w.Name == name })
 	if i < 0 {
 		return nil
 	}
@@ -120,7 +120,7 @@ func (j *Job) worker(name string) *Worker {
 }
 
 // session finds the live session a request speaks for, or says why there is none.
-func (s *State) session(ref wire.SessionRef) (*Job, *Worker, wire.Answer) {
+func (s *state) session(ref wire.SessionRef) (*job, *worker, wire.Answer) {
 	j := s.Jobs[ref.Job]
 	if j == nil {
 		return nil, nil, refuse(wire.Unknown, "job %q is not open at the meta group: open it first", ref.Job)
@@ -131,7 +131,7 @@ func (s *State) session(ref wire.SessionRef) (*Job, *Worker, wire.Answer) {
 		return nil, nil, refuse(wire.Unknown, "worker %q of job %q has no incarnation %d here: open it first", ref.Worker, ref.Job, ref.Incarnation)
 	case ref.Incarnation < w.Incarnation:
 		return nil, nil, refuse(wire.Fenced, "incarnation %d of worker %q was fenced off by incarnation %d (%s): only one may run", ref.Incarnation, w.Name, w.Incarnation, w.Owner)
-	case w.State == Expelled:
+	case w.State == sessionExpelled:
 		return nil, nil, refuse(wire.Unknown, "worker %q (%s) was expelled: %s; open it again", w.Name, w.Owner, w.Why)
 	}
 	return j, w, wire.Answer{}

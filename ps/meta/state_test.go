@@ -12,20 +12,20 @@ import (
 
 var bsp2 = wire.JobParams{World: 2, Parts: 1, Seed: 7}
 
-func apply1(t *testing.T, s *State, kind string, body any) Result {
+func apply1(t *testing.T, s *state, kind string, body any) result {
 	t.Helper()
 	b, err := encodeEntry(kind, body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.Apply(b)
+	return s.apply(b)
 }
 
 func open(worker string, rank uint32, p wire.JobParams) wire.OpenRequest {
 	return wire.OpenRequest{Job: "j", Worker: worker, Rank: rank, Params: p, Owner: "host pid " + worker}
 }
 
-func mustOpen(t *testing.T, s *State, worker string, rank uint32, p wire.JobParams) wire.OpenReply {
+func mustOpen(t *testing.T, s *state, worker string, rank uint32, p wire.JobParams) wire.OpenReply {
 	t.Helper()
 	r := apply1(t, s, kindOpen, open(worker, rank, p))
 	reply, ok := r.Reply.(wire.OpenReply)
@@ -36,13 +36,13 @@ func mustOpen(t *testing.T, s *State, worker string, rank uint32, p wire.JobPara
 }
 
 // land brings the plan in flight into force and ends its flight.
-func land(t *testing.T, s *State, p wire.Plan) {
+func land(t *testing.T, s *state, p wire.Plan) {
 	t.Helper()
-	apply1(t, s, kindStage, stageEntry{Job: "j", ID: p.ID, Stage: Releasing})
+	apply1(t, s, kindStage, stageEntry{Job: "j", ID: p.ID, Stage: releasing})
 	apply1(t, s, kindStage, stageEntry{Job: "j", ID: p.ID, Stage: done})
 }
 
-func fly(t *testing.T, s *State, p wire.Plan) wire.Plan {
+func fly(t *testing.T, s *state, p wire.Plan) wire.Plan {
 	t.Helper()
 	r := apply1(t, s, kindPlan, planEntry{Job: "j", Plan: p})
 	got, ok := r.Reply.(wire.Plan)
@@ -53,7 +53,7 @@ func fly(t *testing.T, s *State, p wire.Plan) wire.Plan {
 }
 
 func TestOpenCountsIncarnations(t *testing.T) {
-	s := NewState()
+	s := newState()
 	for want := uint64(1); want <= 3; want++ {
 		got := mustOpen(t, s, "a", 0, bsp2)
 		if got.Incarnation != want || got.Params != bsp2 || !strings.HasPrefix(got.Owner, "host pid a") {
@@ -80,9 +80,9 @@ func TestOpenRefusesAndShowsBothSides(t *testing.T) {
 		"parts":               {open("b", 1, wire.JobParams{World: 2, Parts: 3}), []string{"parts 3"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := NewState()
+			s := newState()
 			mustOpen(t, s, "a", 0, bsp2)
-			before, _ := s.Encode()
+			before, _ := s.encode()
 			r := apply1(t, s, kindOpen, c.req)
 			if r.Answer.Status != wire.Refused {
 				t.Fatalf("status %v, want refused", r.Answer.Status)
@@ -92,7 +92,7 @@ func TestOpenRefusesAndShowsBothSides(t *testing.T) {
 					t.Errorf("detail %q does not show %q", r.Answer.Detail, want)
 				}
 			}
-			if after, _ := s.Encode(); string(after) != string(before) {
+			if after, _ := s.encode(); string(after) != string(before) {
 				t.Error("a refused opening changed the state")
 			}
 		})
@@ -100,7 +100,7 @@ func TestOpenRefusesAndShowsBothSides(t *testing.T) {
 }
 
 func TestSessionOfAGhost(t *testing.T) {
-	s := NewState()
+	s := newState()
 	mustOpen(t, s, "a", 0, bsp2)
 	mustOpen(t, s, "a", 0, bsp2)
 	for inc, want := range map[uint64]wire.Status{1: wire.Fenced, 2: wire.OK, 3: wire.Unknown} {
@@ -108,17 +108,17 @@ func TestSessionOfAGhost(t *testing.T) {
 			t.Errorf("incarnation %d: %v, want %v", inc, r.Answer.Status, want)
 		}
 	}
-	if w := s.Jobs["j"].worker("a"); w.State != Finished {
+	if w := s.Jobs["j"].worker("a"); w.State != sessionFinished {
 		t.Errorf("state %s, want finished", w.State)
 	}
 	mustOpen(t, s, "a", 0, bsp2)
-	if w := s.Jobs["j"].worker("a"); w.State != Open {
+	if w := s.Jobs["j"].worker("a"); w.State != sessionOpen {
 		t.Errorf("state %s after opening again, want open", w.State)
 	}
 }
 
 func TestTablesGetIDsInOrder(t *testing.T) {
-	s := NewState()
+	s := newState()
 	mustOpen(t, s, "a", 0, bsp2)
 	w := wire.Table{Name: "w", Dim: 8, Init: "zeros", Optimizer: "sgd", Params: map[string]float64{"lr": 0.1, "wd": 0}}
 	p := fly(t, s, wire.Plan{Kind: wire.PlanTable, Table: w})
@@ -149,11 +149,11 @@ func TestTablesGetIDsInOrder(t *testing.T) {
 }
 
 func TestDroppedPlanLeavesNoTrace(t *testing.T) {
-	s := NewState()
+	s := newState()
 	mustOpen(t, s, "a", 0, bsp2)
 	p := fly(t, s, wire.Plan{Kind: wire.PlanTable, Table: wire.Table{Name: "w", Dim: 1}})
-	apply1(t, s, kindStage, stageEntry{Job: "j", ID: p.ID, Stage: Dropping})
-	if r := apply1(t, s, kindStage, stageEntry{Job: "j", ID: p.ID, Stage: Releasing}); r.Answer.Status != wire.OK {
+	apply1(t, s, kindStage, stageEntry{Job: "j", ID: p.ID, Stage: dropping})
+	if r := apply1(t, s, kindStage, stageEntry{Job: "j", ID: p.ID, Stage: releasing}); r.Answer.Status != wire.OK {
 		t.Errorf("a late stage: %v", r.Answer.Status)
 	}
 	apply1(t, s, kindStage, stageEntry{Job: "j", ID: p.ID, Stage: done})
@@ -166,7 +166,7 @@ func TestDroppedPlanLeavesNoTrace(t *testing.T) {
 }
 
 func TestExpelAndJoin(t *testing.T) {
-	s := NewState()
+	s := newState()
 	mustOpen(t, s, "a", 0, bsp2)
 	mustOpen(t, s, "b", 1, bsp2)
 	p := fly(t, s, wire.Plan{Kind: wire.PlanExpel, Worker: "b", Incarnation: 1, Why: "lease"})
@@ -178,7 +178,7 @@ func TestExpelAndJoin(t *testing.T) {
 		t.Errorf("request of an expelled worker: %v %s", r.Answer.Status, r.Answer.Detail)
 	}
 	got := mustOpen(t, s, "b", 1, bsp2)
-	if w := s.Jobs["j"].worker("b"); w.State != Expelled || got.Incarnation != 2 {
+	if w := s.Jobs["j"].worker("b"); w.State != sessionExpelled || got.Incarnation != 2 {
 		t.Errorf("opened again: %+v", w)
 	}
 	stale := apply1(t, s, kindPlan, planEntry{Job: "j", Plan: wire.Plan{Kind: wire.PlanExpel, Worker: "b", Incarnation: 1}})
@@ -187,14 +187,14 @@ func TestExpelAndJoin(t *testing.T) {
 	}
 	join := wire.Plan{Kind: wire.PlanJoin, Join: wire.Fence{Target: wire.Target{Job: "j", Worker: "b", Incarnation: 2}, Params: bsp2, Rank: 1}}
 	land(t, s, fly(t, s, join))
-	if w := s.Jobs["j"].worker("b"); w.State != Open {
+	if w := s.Jobs["j"].worker("b"); w.State != sessionOpen {
 		t.Errorf("after the join: %+v", w)
 	}
 }
 
 func TestClaims(t *testing.T) {
 	asp := wire.JobParams{World: 2, Sync: wire.ASP, Parts: 1}
-	s := NewState()
+	s := newState()
 	mustOpen(t, s, "a", 0, asp)
 	mustOpen(t, s, "b", 1, asp)
 	claim := func(worker string, have, end uint64) wire.Claim {
@@ -239,7 +239,7 @@ func TestOnlyWhatWasNotPushedIsHandedOn(t *testing.T) {
 		"an earlier range":      {wire.ClaimCursor{Claim: wire.Claim{Number: 9, To: 16}, At: 16}.Append(nil), []wire.Claim{{From: 0, To: 16}}},
 		"a cursor of something": {[]byte("else"), []wire.Claim{{From: 0, To: 16}}},
 	} {
-		var claims Claims
+		var claims claims
 		if got := claims.next("a", 0, 1); got != given {
 			t.Fatalf("claim %+v", got)
 		}
@@ -251,7 +251,7 @@ func TestOnlyWhatWasNotPushedIsHandedOn(t *testing.T) {
 }
 
 func TestNoClaimsUnderBSP(t *testing.T) {
-	s := NewState()
+	s := newState()
 	mustOpen(t, s, "a", 0, bsp2)
 	r := apply1(t, s, kindClaim, wire.ClaimRequest{SessionRef: wire.SessionRef{Job: "j", Worker: "a", Incarnation: 1}})
 	if r.Answer.Status != wire.Refused {
@@ -262,30 +262,30 @@ func TestNoClaimsUnderBSP(t *testing.T) {
 // FuzzApply feeds the state with entries made of the fuzzer's bytes: nothing may
 // panic, equal entries must make equal states, and a state must survive its encoding.
 func FuzzApply(f *testing.F) {
-	for _, e := range []any{open("a", 0, bsp2), planEntry{Job: "j", Plan: wire.Plan{Kind: wire.PlanStop}}, stageEntry{Job: "j", ID: 1, Stage: Releasing}} {
+	for _, e := range []any{open("a", 0, bsp2), planEntry{Job: "j", Plan: wire.Plan{Kind: wire.PlanStop}}, stageEntry{Job: "j", ID: 1, Stage: releasing}} {
 		b, _ := json.Marshal(e)
 		for _, kind := range []string{kindLayout, kindOpen, kindFinish, kindClaim, kindPlan, kindStage} {
 			f.Add(kind, b, []byte{0, 1, 2, 3, 4, 5, 6, 7})
 		}
 	}
 	f.Fuzz(func(t *testing.T, kind string, body, script []byte) {
-		a, b := NewState(), NewState()
-		raw, _ := json.Marshal(entry{Version: EntryVersion, Kind: kind, Body: body})
+		a, b := newState(), newState()
+		raw, _ := json.Marshal(entry{Version: entryVersion, Kind: kind, Body: body})
 		entries := [][]byte{body, raw}
 		for _, op := range script {
 			entries = append(entries, scripted(op))
 		}
 		entries = append(entries, raw)
 		for i, e := range entries {
-			ra, rb := a.Apply(e), b.Apply(e)
+			ra, rb := a.apply(e), b.apply(e)
 			if !reflect.DeepEqual(ra, rb) {
 				t.Fatalf("entry %d: %+v and %+v", i, ra, rb)
 			}
-			head, err := a.Encode()
+			head, err := a.encode()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if b, err = DecodeState(head); err != nil {
+			if b, err = decodeState(head); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -314,27 +314,27 @@ func scripted(op byte) []byte {
 	case 6:
 		kind, body = kindPlan, planEntry{Job: "j", Plan: wire.Plan{Kind: wire.PlanJoin, Join: wire.Fence{Target: wire.Target{Worker: worker, Incarnation: ref.Incarnation}}}}
 	default:
-		kind, body = kindStage, stageEntry{Job: "j", ID: uint64(op >> 5), Stage: []Stage{Releasing, Dropping, done, "x"}[op>>3&3]}
+		kind, body = kindStage, stageEntry{Job: "j", ID: uint64(op >> 5), Stage: []stage{releasing, dropping, done, "x"}[op>>3&3]}
 	}
 	b, _ := encodeEntry(kind, body)
 	return b
 }
 
 func FuzzDecodeState(f *testing.F) {
-	s := NewState()
+	s := newState()
 	b, _ := encodeEntry(kindOpen, open("a", 0, bsp2))
-	s.Apply(b)
-	head, _ := s.Encode()
+	s.apply(b)
+	head, _ := s.encode()
 	f.Add(head)
 	f.Add([]byte(`{"version":1,"jobs":{"j":null}}`))
 	f.Add([]byte(`{"version":2}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := DecodeState(b)
+		s, err := decodeState(b)
 		if err != nil {
 			return
 		}
 		for op := range 256 {
-			s.Apply(scripted(byte(op)))
+			s.apply(scripted(byte(op)))
 		}
 	})
 }

@@ -16,7 +16,7 @@ func (g *Group) Status(waiting bool) wire.GroupStatus {
 		State: st.State, Leader: st.Leader, Term: st.Term, Applied: st.Applied, Last: st.Last,
 		LogBytes: st.LogBytes, Elections: st.Elections, Durable: "quorum-disk",
 	}
-	g.read(func(s *State) {
+	g.read(func(s *state) {
 		for _, name := range slices.Sorted(maps.Keys(s.Jobs)) {
 			job := wire.JobStatus{Job: name}
 			for _, w := range s.Jobs[name].Workers {
