@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -15,11 +16,8 @@ import (
 	"hcclps/ps/optim"
 	"hcclps/worker"
 	"hcclps/worker/dataset"
+	"hcclps/worker/model"
 )
-
-// defaultRate is the learning rate that suits adagrad on every data set we
-// measure; other rules have their own defaults.
-const defaultRate = 0.5
 
 // newJob checks all flags and opens all files before anything is started.
 func newJob(c *cli.Context) (*job, error) {
@@ -32,14 +30,12 @@ func newJob(c *cli.Context) (*job, error) {
 	}
 	j := &job{c: c}
 	if err := errors.Join(
-		program.OneOf("--model", c.String("model"), "lr"),
-		program.OneOf("--format", c.String("format"), "libsvm"),
+		program.OneOf("--model", c.String("model"), model.Names()...),
 		program.OneOf("--reduce", c.String("reduce"), "mean", "sum"),
-		program.OneOf("--bad-rows", c.String("bad-rows"), "fail", "skip"),
 	); err != nil {
 		return nil, err
 	}
-	if j.opt, err = optimizer(c); err != nil {
+	if j.model, err = modelOptions(c); err != nil {
 		return nil, err
 	}
 	if err := j.worker(log); err != nil {
@@ -51,16 +47,36 @@ func newJob(c *cli.Context) (*job, error) {
 	return j, j.embed(log)
 }
 
-// optimizer reads NAME[:param=value,...] and checks it against ps/optim.
-func optimizer(c *cli.Context) (worker.Optimizer, error) {
+// modelOptions are the model's defaults with what the flags say.
+func modelOptions(c *cli.Context) (model.Options, error) {
+	o := model.Defaults(c.String("model"))
+	for flag, value := range map[string]*int{"dim": &o.Dim, "epochs": &o.Epochs, "batch": &o.Batch} {
+		if !c.IsSet(flag) {
+			continue
+		}
+		if *value = c.Int(flag); *value < 1 {
+			return o, program.Usage("--%s %d: want 1 or more", flag, *value)
+		}
+	}
+	if !c.IsSet("optimizer") && !c.IsSet("lr") {
+		return o, nil
+	}
+	opt, err := optimizer(c, o.Optimizer)
+	o.Optimizer, o.Dense = opt, opt
+	return o, err
+}
+
+// optimizer reads NAME[:param=value,...] and checks it against ps/optim; given
+// the rate alone, it is the model's own with another rate.
+func optimizer(c *cli.Context, o worker.Optimizer) (worker.Optimizer, error) {
 	s := c.String("optimizer")
 	name, rest, _ := strings.Cut(s, ":")
-	o := worker.Optimizer{Name: name, Params: map[string]float64{}}
-	switch {
-	case c.IsSet("lr"):
+	o.Params = maps.Clone(o.Params)
+	if s != "" {
+		o = worker.Optimizer{Name: name, Params: map[string]float64{}}
+	}
+	if c.IsSet("lr") {
 		o.Params["lr"] = c.Float64("lr")
-	case name == "adagrad":
-		o.Params["lr"] = defaultRate
 	}
 	for p := range strings.SplitSeq(rest, ",") {
 		if p == "" {
@@ -124,22 +140,17 @@ func (j *job) worker(log *slog.Logger) error {
 // open opens the data and test files; all that is wrong with them is said now.
 func (j *job) open(log *slog.Logger) error {
 	c := j.c
-	cfg := dataset.Config{
-		Format: c.String("format"), Paths: c.StringSlice("data"), Batch: c.Int("batch"), Seed: c.Uint64("seed"),
-		SkipBad: c.String("bad-rows") == "skip", Logger: log,
+	cfg, err := dataConfig(c, log)
+	if err != nil {
+		return err
 	}
-	if len(cfg.Paths) == 0 {
-		return program.Usage("--data is needed: the training files")
-	}
-	if cfg.Batch < 1 || c.Int("epochs") < 1 {
-		return program.Usage("--batch and --epochs: want 1 or more")
-	}
+	cfg.Batch, cfg.Seed = j.model.Batch, c.Uint64("seed")
 	test := cfg
 	test.InOrder, test.Batch, test.Paths = true, 4096, c.StringSlice("test")
 	if s := c.String("split"); s != "" {
-		n, err := strconv.Atoi(strings.TrimPrefix(s, "every="))
-		if err != nil || n < 2 || !strings.HasPrefix(s, "every=") {
-			return program.Usage("--split %s: want every=N, N at least 2", s)
+		n, err := splitEvery(s)
+		if err != nil {
+			return err
 		}
 		if len(test.Paths) > 0 {
 			return program.Usage("--split and --test exclude each other")
@@ -148,11 +159,11 @@ func (j *job) open(log *slog.Logger) error {
 		test.Split = dataset.Split{Every: n, Test: true}
 		test.Paths = cfg.Paths
 	}
-	var err error
 	if j.data, err = dataset.Open(cfg); err != nil {
 		return err
 	}
 	if len(test.Paths) > 0 {
+		test.Schema = j.data.Schema() // with what the training data fitted
 		j.test, err = dataset.Open(test)
 	}
 	return err

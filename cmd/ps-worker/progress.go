@@ -34,7 +34,7 @@ func newProgress(j *job) *progress {
 		p.out = io.Discard
 	}
 	if f, ok := p.out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		p.bar = progressbar.NewOptions(barUnits*j.c.Int("epochs"),
+		p.bar = progressbar.NewOptions(barUnits*j.model.Epochs,
 			progressbar.OptionSetWriter(p.out), progressbar.OptionThrottle(100*time.Millisecond),
 			progressbar.OptionSetPredictTime(true), progressbar.OptionSetWidth(30), progressbar.OptionSetElapsedTime(true))
 	}
@@ -55,10 +55,10 @@ func (p *progress) step(s worker.Progress) {
 	if part == 0 && epoch > 0 { // the last batch of the epoch has been read
 		epoch--
 	}
-	what := fmt.Sprintf("epoch %d/%d  loss %.4f  %.0f rows/s", min(epoch+1, p.j.c.Int("epochs")), p.j.c.Int("epochs"), s.Loss, p.rate(now))
+	what := fmt.Sprintf("epoch %d/%d  loss %.4f  %.0f rows/s", min(epoch+1, p.j.model.Epochs), p.j.model.Epochs, s.Loss, p.rate(now))
 	at := float64(epoch) + p.j.data.Progress()
 	if p.bar == nil {
-		fmt.Fprintf(p.out, "%3.0f %%  %s\n", 100*at/float64(p.j.c.Int("epochs")), what)
+		fmt.Fprintf(p.out, "%3.0f %%  %s\n", 100*at/float64(p.j.model.Epochs), what)
 		return
 	}
 	p.bar.Describe(what)

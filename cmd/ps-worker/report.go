@@ -52,7 +52,7 @@ type report struct {
 func (j *job) report(ctx context.Context, client *worker.Client, m worker.Model, rep worker.Report, bar *progress) (report, error) {
 	s := client.Stats()
 	r := report{
-		Job: j.cfg.Job, Worker: j.cfg.Worker, Rank: j.cfg.Rank, Model: j.c.String("model"), Rows: rep.Rows, Epochs: j.c.Int("epochs"), Steps: rep.Steps, TrainLoss: rep.Loss,
+		Job: j.cfg.Job, Worker: j.cfg.Worker, Rank: j.cfg.Rank, Model: j.c.String("model"), Rows: rep.Rows, Epochs: j.model.Epochs, Steps: rep.Steps, TrainLoss: rep.Loss,
 		SamplesPerS: float64(rep.Rows) / max(rep.Elapsed.Seconds(), 1e-9), Retried: s.RetriedPushes, Duplicate: s.DuplicatePushes,
 		ResumedStep: rep.Resumed, LongestGapMS: bar.longest.Milliseconds(), PeakRSS: peakRSS(),
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -24,9 +25,8 @@ func trainCommand() *cli.Command {
 			"In a job: the same command in each process, with --servers, and RANK and WORLD_SIZE (or --rank and --world).\n" +
 			"A worker that is started again under its name resumes where it was.",
 		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{Name: "model", Value: "lr", Usage: "lr", EnvVars: env("model")},
-			&cli.StringFlag{Name: "format", Value: "libsvm", Usage: "libsvm", EnvVars: env("format")},
-			&cli.StringSliceFlag{Name: "data", Usage: "training `FILES`, read as one stream"},
+			&cli.StringFlag{Name: "model", Value: model.NameLR, Usage: strings.Join(model.Names(), ", "), EnvVars: env("model")},
+			&cli.IntFlag{Name: "dim", Usage: "floats of an embedding; default: by model", EnvVars: env("dim")},
 			&cli.StringSliceFlag{Name: "test", Usage: "test `FILES`", EnvVars: env("test")},
 			&cli.StringFlag{Name: "split", Usage: "every=N: row i is test when i % N == N-1", EnvVars: env("split")},
 			&cli.StringSliceFlag{Name: "servers", Usage: "addresses of servers", EnvVars: env("servers")},
@@ -35,10 +35,10 @@ func trainCommand() *cli.Command {
 			&cli.IntFlag{Name: "replicas", Value: 3, Usage: "embedded: copies of each group, 1, 3 or 5; 0: scratch", EnvVars: env("replicas")},
 			&cli.StringFlag{Name: "dir", Usage: "embedded: data `DIR`; default: a temporary one, removed at the end", EnvVars: env("dir")},
 			&cli.StringFlag{Name: "sync", Value: "bsp", Usage: "bsp, ssp:N or asp", EnvVars: env("sync")},
-			&cli.IntFlag{Name: "epochs", Value: 5, Usage: "passes over the data", EnvVars: env("epochs")},
-			&cli.IntFlag{Name: "batch", Value: 256, Usage: "rows a step and worker", EnvVars: env("batch")},
-			&cli.StringFlag{Name: "optimizer", Value: "adagrad", Usage: "`NAME`[:param=value,...]", EnvVars: env("optimizer")},
-			&cli.Float64Flag{Name: "lr", Usage: "learning rate; default: 0.5 for adagrad, else the optimizer's own", EnvVars: env("lr")},
+			&cli.IntFlag{Name: "epochs", Usage: "passes over the data; default: by model", EnvVars: env("epochs")},
+			&cli.IntFlag{Name: "batch", Usage: "rows a step and worker; default: by model", EnvVars: env("batch")},
+			&cli.StringFlag{Name: "optimizer", Usage: "`NAME`[:param=value,...]; default: by model", EnvVars: env("optimizer")},
+			&cli.Float64Flag{Name: "lr", Usage: "learning rate; default: by model, or the optimizer's own", EnvVars: env("lr")},
 			&cli.StringFlag{Name: "reduce", Value: "mean", Usage: "over rows: mean or sum", EnvVars: env("reduce")},
 			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of initial parameters and the order of rows", EnvVars: env("seed")},
 			&cli.StringFlag{Name: "job", Usage: "`NAME` workers share; default: random", EnvVars: env("job")},
@@ -47,11 +47,10 @@ func trainCommand() *cli.Command {
 			&cli.IntFlag{Name: "world", Value: 1, EnvVars: []string{"HCCLPS_WORLD", "WORLD_SIZE"}, Usage: "workers of the job"},
 			&cli.BoolFlag{Name: "prefetch", Value: true, Usage: "read rows one step ahead", EnvVars: env("prefetch")},
 			&cli.BoolFlag{Name: "resume", Usage: "embedded: go on with the job in --dir", EnvVars: env("resume")},
-			&cli.StringFlag{Name: "bad-rows", Value: "fail", Usage: "fail on a malformed row, or skip it", EnvVars: env("bad-rows")},
 			&cli.DurationFlag{Name: "step-delay", Usage: "wait after each step, to slow a run down", EnvVars: env("step-delay")},
 			&cli.DurationFlag{Name: "op-timeout", Value: time.Minute, Usage: "bound of one push, pull or session call", EnvVars: env("op-timeout")},
 			&cli.BoolFlag{Name: "json", Usage: "rank 0 prints one line of JSON at the end", EnvVars: env("json")},
-		}, program.LogFlags("warn"), program.ConfigFlags()),
+		}, dataFlags(), program.LogFlags("warn"), program.ConfigFlags()),
 		Action: train,
 	}
 }
@@ -75,7 +74,7 @@ func train(c *cli.Context) error {
 type job struct {
 	c     *cli.Context
 	cfg   worker.Config
-	opt   worker.Optimizer
+	model model.Options
 	data  *dataset.Reader
 	test  *dataset.Reader // nil: none
 	local *ps.Local       // nil: servers elsewhere
@@ -100,13 +99,13 @@ func (j *job) run(ctx context.Context) error {
 }
 
 func (j *job) train(ctx context.Context, client *worker.Client) error {
-	m, err := model.NewLR(ctx, client, j.opt)
+	m, err := model.New(ctx, client, j.data.Schema(), j.model)
 	if err != nil {
 		return err
 	}
 	bar := newProgress(j)
 	rep, err := client.Train(ctx, m, j.data, worker.TrainOptions{
-		Epochs: j.c.Int("epochs"), NoPrefetch: !j.c.Bool("prefetch"),
+		Epochs: j.model.Epochs, NoPrefetch: !j.c.Bool("prefetch"),
 		OnStep: func(p worker.Progress) {
 			bar.step(p)
 			pause(ctx, j.c.Duration("step-delay"))

@@ -96,7 +96,7 @@ func TestPrecedenceIsFlagEnvironmentFileDefault(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}
-	for _, want := range []string{`epochs: "2"`, `batch: "30"`, `seed: "4"`, `optimizer: adagrad`} {
+	for _, want := range []string{`epochs: "2"`, `batch: "30"`, `seed: "4"`, `model: lr`} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("%q is not in\n%s", want, stdout)
 		}

@@ -79,11 +79,24 @@ func prepare(app *cli.App) {
 		}
 		return cli.ShowAppHelp(c)
 	}
-	for _, cmd := range app.Commands {
+	prepareAll(app.Commands)
+}
+
+func prepareAll(cmds []*cli.Command) {
+	for _, cmd := range cmds {
 		cmd.OnUsageError = onUsage
 		cmd.HideHelpCommand = true
 		cmd.Before = loadConfig
+		if len(cmd.Subcommands) > 0 {
+			cmd.Action = unknownSubcommand
+			prepareAll(cmd.Subcommands)
+		}
 	}
+}
+
+func unknownSubcommand(c *cli.Context) error {
+	given := c.Args().First()
+	return Usage("%s: unknown command %q%s: want one of %s", c.Command.Name, given, nearest(given, names(c.Command.Subcommands)), strings.Join(names(c.Command.Subcommands), ", "))
 }
 
 func names(cmds []*cli.Command) []string {

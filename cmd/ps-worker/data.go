@@ -1,0 +1,69 @@
+package main
+
+import (
+	"log/slog"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"hcclps/cmd/internal/program"
+	"hcclps/worker/dataset"
+)
+
+// dataFlags say what the data is and how to read it.
+func dataFlags() []cli.Flag {
+	env := program.Env
+	return []cli.Flag{
+		&cli.StringFlag{Name: "format", Value: dataset.FormatLibsvm, Usage: strings.Join(dataset.Formats(), ", "), EnvVars: env("format")},
+		&cli.StringSliceFlag{Name: "data", Usage: "data `FILES`, read as one stream"},
+		&cli.StringFlag{Name: "features", Usage: "features `FILE`; default: inferred from the first rows", EnvVars: env("features")},
+		&cli.StringFlag{Name: "label", Usage: "`COL`, COL>=T or COL=V,W", EnvVars: env("label")},
+		&cli.StringFlag{Name: "header", Value: "auto", Usage: "of csv and tsv: auto, yes or no", EnvVars: env("header")},
+		&cli.StringFlag{Name: "separator", Usage: "between columns; default: that of the format", EnvVars: env("separator")},
+		&cli.IntFlag{Name: "hash-bits", Usage: "ids are hashed to so many bits; default: 64", EnvVars: env("hash-bits")},
+		&cli.StringFlag{Name: "bad-rows", Value: "fail", Usage: "fail on a malformed row, or skip it", EnvVars: env("bad-rows")},
+	}
+}
+
+// dataConfig reads the flags of dataFlags.
+func dataConfig(c *cli.Context, log *slog.Logger) (dataset.Config, error) {
+	cfg := dataset.Config{
+		Format: c.String("format"), Paths: c.StringSlice("data"), Separator: c.String("separator"), HashBits: c.Int("hash-bits"),
+		SkipBad: c.String("bad-rows") == "skip", Logger: log,
+	}
+	if err := program.OneOf("--format", cfg.Format, dataset.Formats()...); err != nil {
+		return cfg, err
+	}
+	if err := program.OneOf("--bad-rows", c.String("bad-rows"), "fail", "skip"); err != nil {
+		return cfg, err
+	}
+	if err := program.OneOf("--header", c.String("header"), "auto", "yes", "no"); err != nil {
+		return cfg, err
+	}
+	if h := c.String("header"); h != "auto" {
+		cfg.Header = h
+	}
+	if len(cfg.Paths) == 0 {
+		return cfg, program.Usage("--data is needed: the data files")
+	}
+	var err error
+	if cfg.Label, err = dataset.ParseLabel(c.String("label")); err != nil {
+		return cfg, &program.UsageError{Err: err}
+	}
+	if f := c.String("features"); f != "" {
+		if cfg.Schema, err = dataset.ReadSchema(f); err != nil {
+			return cfg, err
+		}
+	}
+	return cfg, nil
+}
+
+// splitEvery reads every=N.
+func splitEvery(s string) (int, error) {
+	n, err := strconv.Atoi(strings.TrimPrefix(s, "every="))
+	if err != nil || n < 2 || !strings.HasPrefix(s, "every=") {
+		return 0, program.Usage("--split %s: want every=N, N at least 2", s)
+	}
+	return n, nil
+}
