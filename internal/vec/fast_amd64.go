@@ -192,6 +192,19 @@ func dotFast(a, b []float32) (float32, bool) {
 	}
 }
 
+// gatherRowsFast says whether it took the rows, of which there is one at least.
+func gatherRowsFast(dst *float32, rows **float32, n, dim int) bool {
+	switch {
+	case active == avx512:
+		gatherRowsAVX512(dst, rows, n, dim)
+	case active == avx2 && dim&3 == 0:
+		gatherRowsAVX2(dst, rows, n, dim)
+	default:
+		return false
+	}
+	return true
+}
+
 // tileShape is the part of a product that gemmTile makes; 0 rows if there is no kernel.
 func tileShape() (rows, cols int) {
 	switch active {

@@ -125,7 +125,7 @@ func pack(panel []float32, b operand, l, j, cols, wide int) {
 	}
 }
 
-// gemmPlain is the product without kernels: a row of c at a time, by rows of b where they are contiguous, else by dot products.
+// gemmPlain is the product without a tile kernel: a row of c at a time, by rows of b where they are contiguous, else by dot products.
 func gemmPlain(c []float32, a, b operand, s shape, accumulate bool) {
 	for i := range s.m {
 		row := c[i*s.n:][:s.n]
@@ -134,16 +134,13 @@ func gemmPlain(c []float32, a, b operand, s shape, accumulate bool) {
 		}
 		if b.col == 1 {
 			for l := range s.k {
-				axpyPlain(row, a.data[i*a.row+l*a.col], b.data[l*b.row:])
+				Axpy(row, a.data[i*a.row+l*a.col], b.data[l*b.row:])
 			}
 			continue
 		}
+		from := a.data[i*a.row:] // a and b are never transposed together
 		for j := range row {
-			sum := float32(0)
-			for l, y := range b.data[j*b.col:][:s.k] {
-				sum += float32(a.data[i*a.row+l*a.col] * y)
-			}
-			row[j] += sum
+			row[j] += Dot(from[:s.k], b.data[j*b.col:])
 		}
 	}
 }

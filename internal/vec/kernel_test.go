@@ -276,6 +276,35 @@ func TestShortSlices(t *testing.T) {
 	}
 }
 
+// TestGatherRows compares with a copy, row by row, and leaves alone what is behind.
+func TestGatherRows(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 4))
+	for _, u := range units() {
+		with(t, u, func() {
+			for dim := range 70 {
+				for _, n := range []int{0, 1, 2, 5, 64} {
+					rows, want := make([]*float32, n), slices.Repeat([]float32{guard}, n*dim+3)
+					for i := range rows {
+						row := make([]float32, dim+1)
+						for j := range row {
+							row[j] = rng.Float32()
+						}
+						if rng.IntN(5) > 0 {
+							rows[i] = &row[0]
+							copy(want[i*dim:], row[:dim])
+						}
+					}
+					got := slices.Repeat([]float32{guard}, n*dim+3)
+					GatherRows(got, rows, dim)
+					if !slices.Equal(got, want) {
+						t.Fatalf("%s: %d rows of %d: %v, want %v", u, n, dim, got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
 func TestChoose(t *testing.T) {
 	if got := choose("1"); got != plain {
 		t.Errorf("switched off: %s", got)

@@ -69,6 +69,11 @@ func sumSquaresAVX2(coeffs *float64, sums *float64, w *float32, grad *float32, n
 //go:noescape
 func adamNormsAVX2(coeffs *float64, sums *float64, w *float32, m *float32, v *float32, grad *float32, n int)
 
+// gatherRowsAVX2 takes any dim with AVX-512, else multiples of 4.
+//
+//go:noescape
+func gatherRowsAVX2(dst *float32, rows **float32, n int, dim int)
+
 // gemmTileAVX2 is c (+)= a x panel for one tile; strides are in bytes.
 //
 //go:noescape
@@ -143,6 +148,11 @@ func sumSquaresAVX512(coeffs *float64, sums *float64, w *float32, grad *float32,
 //
 //go:noescape
 func adamNormsAVX512(coeffs *float64, sums *float64, w *float32, m *float32, v *float32, grad *float32, n int)
+
+// gatherRowsAVX512 takes any dim with AVX-512, else multiples of 4.
+//
+//go:noescape
+func gatherRowsAVX512(dst *float32, rows **float32, n int, dim int)
 
 // gemmTileAVX512 is c (+)= a x panel for one tile; strides are in bytes.
 //

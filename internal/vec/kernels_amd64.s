@@ -801,6 +801,44 @@ tail:
 	VZEROUPPER
 	RET
 
+// func gatherRowsAVX2(dst *float32, rows **float32, n int, dim int)
+// Requires: AVX
+TEXT ·gatherRowsAVX2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ rows+8(FP), CX
+	MOVQ n+16(FP), DX
+	MOVQ dim+24(FP), BX
+
+row:
+	MOVQ  (CX), SI
+	TESTQ SI, SI
+	JZ    next
+	XORQ  DI, DI
+	MOVQ  BX, R8
+	SUBQ  $0x00000008, R8
+	JL    tail
+
+vector:
+	VMOVUPS (SI)(DI*4), Y0
+	VMOVUPS Y0, (AX)(DI*4)
+	ADDQ    $0x00000008, DI
+	SUBQ    $0x00000008, R8
+	JGE     vector
+
+tail:
+	ADDQ    $0x00000008, R8
+	JZ      next
+	VMOVUPS (SI)(DI*4), X0
+	VMOVUPS X0, (AX)(DI*4)
+
+next:
+	LEAQ (AX)(BX*4), AX
+	ADDQ $0x00000008, CX
+	DECQ DX
+	JNZ  row
+	VZEROUPPER
+	RET
+
 // func gemmTileAVX2(k int, a *float32, row int, col int, panel *float32, c *float32, ldc int, accumulate bool)
 // Requires: AVX, AVX2, FMA3
 TEXT ·gemmTileAVX2(SB), NOSPLIT|NOFRAME, $0-57
@@ -1916,6 +1954,49 @@ done:
 	MOVQ    sums+8(FP), AX
 	VMOVUPD Z9, (AX)
 	VMOVUPD Z10, 64(AX)
+	VZEROUPPER
+	RET
+
+// func gatherRowsAVX512(dst *float32, rows **float32, n int, dim int)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·gatherRowsAVX512(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ  dst+0(FP), AX
+	MOVQ  rows+8(FP), CX
+	MOVQ  n+16(FP), DX
+	MOVQ  dim+24(FP), BX
+	MOVL  BX, SI
+	ANDL  $0x0000000f, SI
+	MOVL  $-1, DI
+	BZHIL SI, DI, DI
+	KMOVW DI, K1
+
+row:
+	MOVQ  (CX), SI
+	TESTQ SI, SI
+	JZ    next
+	XORQ  DI, DI
+	MOVQ  BX, R8
+	SUBQ  $0x00000010, R8
+	JL    tail
+
+vector:
+	VMOVUPS (SI)(DI*4), Z0
+	VMOVUPS Z0, (AX)(DI*4)
+	ADDQ    $0x00000010, DI
+	SUBQ    $0x00000010, R8
+	JGE     vector
+
+tail:
+	ADDQ      $0x00000010, R8
+	JZ        next
+	VMOVUPS.Z (SI)(DI*4), K1, Z0
+	VMOVUPS   Z0, K1, (AX)(DI*4)
+
+next:
+	LEAQ (AX)(BX*4), AX
+	ADDQ $0x00000008, CX
+	DECQ DX
+	JNZ  row
 	VZEROUPPER
 	RET
 

@@ -3,13 +3,16 @@ package optim_test
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"hcclps/ps/optim"
@@ -35,6 +38,26 @@ func TestGolden(t *testing.T) {
 	}
 	if b.String() != string(want) {
 		t.Errorf("the bits have changed (-rewrite accepts them, and no stored training run continues as it was):\n%swant\n%s", b.String(), want)
+	}
+}
+
+// TestGoldenWithoutKernels pins the same bits with the plain loops of internal/vec, in a process of its own, since the choice is made at its start.
+func TestGoldenWithoutKernels(t *testing.T) {
+	if *rewrite {
+		t.Skip("TestGolden writes the file")
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), exe, "-test.run", "^TestGolden$", "-test.v")
+	c.Env = append(os.Environ(), "HCCLPS_NOSIMD=1")
+	out, err := c.CombinedOutput()
+	if errors.Is(err, syscall.ENOEXEC) {
+		t.Skip("under an emulator a test cannot start itself")
+	}
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestGolden ") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

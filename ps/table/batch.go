@@ -2,6 +2,7 @@ package table
 
 import (
 	"fmt"
+	"unsafe"
 
 	"hcclps/internal/vec"
 )
@@ -14,7 +15,8 @@ const window = 64
 type lookup struct {
 	hash  [window]uint64
 	rows  [window]uint32
-	addrs [2 * window]uintptr
+	addrs [window]uintptr
+	found [window]*float32 // the weights, for a gather; nil where there is no row
 }
 
 // locate fills w.rows for up to window keys, and has the rows, and for writers the heads of their units, on the way into the cache.
@@ -89,13 +91,14 @@ func (t *Table) Gather(keys []uint64, out []float32) {
 		now := keys[:min(window, len(keys))]
 		t.locate(&w, now, false)
 		for i, key := range now {
-			weights := out[i*dim:][:dim:dim]
 			if row := w.rows[i]; row != none {
-				copy(weights, t.record(row).values())
+				w.found[i] = (*float32)(unsafe.Add(t.rowAt(row), headBytes))
 			} else {
-				t.init.fill(key, weights)
+				w.found[i] = nil
+				t.init.fill(key, out[i*dim:][:dim:dim])
 			}
 		}
+		vec.GatherRows(out, w.found[:len(now)], dim)
 		keys, out = keys[len(now):], out[len(now)*dim:]
 	}
 }

@@ -24,6 +24,7 @@ func main() {
 		for _, k := range elementKernels() {
 			k.write(s)
 		}
+		gatherRows(s)
 		gemmTile(s)
 		transpose(s)
 	}

@@ -1,0 +1,222 @@
+// Twins of the kernels as a C programmer writes them, for gcc -O3 -march=native. The program reads lines "kernel n milliseconds" and answers with the
+// least thread CPU time of one call in nanoseconds; "peak" answers with the FLOP/s of a loop of independent fused products.
+#include <immintrin.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static inline float rounded(double v) {
+	float f = (float)v, nan;
+	uint32_t bits = 0x7fc00000;
+	memcpy(&nan, &bits, 4);
+	return f != f ? nan : f;
+}
+
+typedef float *restrict slice;
+static volatile double sink;
+
+static void add(long n, slice a, slice b) { for (long i = 0; i < n; i++) a[i] += b[i]; }
+static void scale(long n, slice a, float k) { for (long i = 0; i < n; i++) a[i] *= k; }
+static void axpy(long n, slice a, float k, slice b) { for (long i = 0; i < n; i++) a[i] += k * b[i]; }
+
+static void dot(long n, slice a, slice b) {
+	float lanes[32] = {0};
+	long i = 0;
+	for (; i + 32 <= n; i += 32)
+		for (int j = 0; j < 32; j++) lanes[j] += a[i + j] * b[i + j];
+	for (; i < n; i++) lanes[i % 32] += a[i] * b[i];
+	float sum = 0;
+	for (int j = 0; j < 32; j++) sum += lanes[j];
+	sink = sum;
+}
+
+static void sgd(long n, slice w, slice g32, const double *c) {
+	double lr = c[0], decay = c[1];
+	for (long i = 0; i < n; i++) {
+		double old = w[i], g = g32[i] + decay * old;
+		w[i] = rounded(old - lr * g);
+	}
+}
+
+static void momentum(long n, slice w, slice m, slice g32, const double *c, int ahead) {
+	double lr = c[0], mu = c[1], decay = c[2];
+	if (ahead)
+		for (long i = 0; i < n; i++) {
+			double old = w[i], g = g32[i] + decay * old, v = mu * m[i] + g;
+			m[i] = rounded(v);
+			w[i] = rounded(old - lr * (g + mu * v));
+		}
+	else
+		for (long i = 0; i < n; i++) {
+			double old = w[i], g = g32[i] + decay * old, v = mu * m[i] + g;
+			m[i] = rounded(v);
+			w[i] = rounded(old - lr * v);
+		}
+}
+
+static void rms(long n, slice w, slice s, slice g32, const double *c) {
+	double lr = c[0], keep = c[1], gain = c[2], eps = c[3], decay = c[4];
+	for (long i = 0; i < n; i++) {
+		double old = w[i], g = g32[i] + decay * old, sum = keep * s[i] + gain * (g * g);
+		s[i] = rounded(sum);
+		w[i] = rounded(old - lr * g / (sqrt(sum) + eps));
+	}
+}
+
+static void adam(long n, slice w, slice m, slice v, slice g32, const double *c) {
+	double size = c[0], corr = c[1], eps = c[2], b1 = c[3], r1 = 1 - c[3], b2 = c[4], r2 = 1 - c[4], decay = c[5], keep = c[6];
+	for (long i = 0; i < n; i++) {
+		double old = w[i], g = g32[i] + decay * old;
+		double first = b1 * m[i] + r1 * g, second = b2 * v[i] + r2 * (g * g);
+		m[i] = rounded(first);
+		v[i] = rounded(second);
+		w[i] = rounded(keep * old - size * first / (sqrt(second) * corr + eps));
+	}
+}
+
+static void amsgrad(long n, slice w, slice m, slice v, slice top, slice g32, const double *c) {
+	double size = c[0], corr = c[1], eps = c[2], b1 = c[3], r1 = 1 - c[3], b2 = c[4], r2 = 1 - c[4], decay = c[5], keep = c[6];
+	for (long i = 0; i < n; i++) {
+		double old = w[i], g = g32[i] + decay * old;
+		double first = b1 * m[i] + r1 * g, second = b2 * v[i] + r2 * (g * g), most = top[i];
+		m[i] = rounded(first);
+		v[i] = rounded(second);
+		second = most > second ? most : second;
+		top[i] = rounded(second);
+		w[i] = rounded(keep * old - size * first / (sqrt(second) * corr + eps));
+	}
+}
+
+static void ftrl(long n, slice w, slice z, slice sum, slice g32, const double *c) {
+	double rate = c[0], inv = c[1], beta = c[2], l1 = c[3], l2 = c[4];
+	for (long i = 0; i < n; i++) {
+		double g = g32[i], before = sum[i], now = before + g * g, root = sqrt(now);
+		double linear = z[i] + rate * g - (root - sqrt(before)) * inv * w[i];
+		sum[i] = rounded(now);
+		z[i] = rounded(linear);
+		double beyond = fabs(linear) - l1;
+		beyond = beyond < 0 ? 0 : beyond;
+		w[i] = rounded(0 - copysign(beyond / ((beta + root) * inv + l2), linear));
+	}
+}
+
+static void sumSquares(long n, slice w, slice g32, const double *c) {
+	double lanes[8] = {0}, decay = c[0];
+	for (long i = 0; i + 8 <= n; i += 8)
+		for (int j = 0; j < 8; j++) {
+			double g = g32[i + j] + decay * w[i + j];
+			lanes[j] += g * g;
+		}
+	double sum = 0;
+	for (int j = 0; j < 8; j++) sum += lanes[j];
+	sink = sum;
+}
+
+static void adamNorms(long n, slice w, slice m, slice v, slice g32, const double *c) {
+	double size = c[0], corr = c[1], eps = c[2], b1 = c[3], r1 = 1 - c[3], b2 = c[4], r2 = 1 - c[4], decay = c[5], apart = c[7];
+	double ws[8] = {0}, us[8] = {0};
+	for (long i = 0; i + 8 <= n; i += 8)
+		for (int j = 0; j < 8; j++) {
+			double old = w[i + j], g = g32[i + j] + decay * old;
+			double first = b1 * m[i + j] + r1 * g, second = b2 * v[i + j] + r2 * (g * g);
+			double u = size * first / (sqrt(second) * corr + eps) + apart * old;
+			ws[j] += old * old;
+			us[j] += u * u;
+		}
+	double sum = 0;
+	for (int j = 0; j < 8; j++) sum += ws[j] + us[j];
+	sink = sum;
+}
+
+static void run(const char *k, long n, float **s, const double *c) {
+	if (!strcmp(k, "add")) add(n, s[0], s[1]);
+	else if (!strcmp(k, "scale")) scale(n, s[0], c[0]);
+	else if (!strcmp(k, "axpy")) axpy(n, s[0], c[0], s[1]);
+	else if (!strcmp(k, "dot")) dot(n, s[0], s[1]);
+	else if (!strcmp(k, "sgd")) sgd(n, s[0], s[1], c);
+	else if (!strcmp(k, "momentum")) momentum(n, s[0], s[1], s[2], c, 0);
+	else if (!strcmp(k, "nesterov")) momentum(n, s[0], s[1], s[2], c, 1);
+	else if (!strcmp(k, "rms")) rms(n, s[0], s[1], s[2], c);
+	else if (!strcmp(k, "adam")) adam(n, s[0], s[1], s[2], s[3], c);
+	else if (!strcmp(k, "amsgrad")) amsgrad(n, s[0], s[1], s[2], s[3], s[4], c);
+	else if (!strcmp(k, "ftrl")) ftrl(n, s[0], s[1], s[2], s[3], c);
+	else if (!strcmp(k, "sumSquares")) sumSquares(n, s[0], s[1], c);
+	else if (!strcmp(k, "adamNorms")) adamNorms(n, s[0], s[1], s[2], s[3], c);
+	else exit(2);
+}
+
+static double now(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return t.tv_sec * 1e9 + t.tv_nsec;
+}
+
+#ifdef __AVX512F__
+typedef __m512 vec;
+#define FMA _mm512_fmadd_ps
+#define SET _mm512_set1_ps
+#else
+typedef __m256 vec;
+#define FMA _mm256_fmadd_ps
+#define SET _mm256_set1_ps
+#endif
+
+static double peak(double ms) {
+	enum { accs = 12 };
+	vec a[accs], x = SET(0.999f), y = SET(0.001f);
+	for (int i = 0; i < accs; i++) a[i] = SET(i);
+	double best = 0, end = now() + ms * 1e6;
+	while (now() < end) {
+		const long turns = 20000;
+		double began = now();
+		for (long t = 0; t < turns; t++)
+#pragma GCC unroll 12
+			for (int i = 0; i < accs; i++) a[i] = FMA(a[i], x, y);
+		double rate = turns * accs * (double)(sizeof(vec) / 4) * 2 / (now() - began) * 1e9;
+		if (rate > best) best = rate;
+	}
+	vec sum = a[0];
+	for (int i = 1; i < accs; i++) sum += a[i];
+	sink = ((float *)&sum)[0];
+	return best;
+}
+
+int main(void) {
+	char k[32];
+	long n, have = 0;
+	double ms, c[8];
+	float *s[5] = {0};
+	while (scanf("%31s %ld %lf", k, &n, &ms) == 3) {
+		for (int i = 0; i < 8; i++)
+			if (scanf("%lf", &c[i]) != 1) return 2;
+		if (!strcmp(k, "peak")) {
+			printf("%.6g\n", peak(ms));
+			fflush(stdout);
+			continue;
+		}
+		if (n != have) {
+			have = n;
+			for (int i = 0; i < 5; i++) {
+				free(s[i]);
+				s[i] = aligned_alloc(64, (4 * n + 63) / 64 * 64);
+			}
+		}
+		for (int i = 0; i < 5; i++)
+			for (long j = 0; j < n; j++) s[i][j] = 0.01f + 0.001f * ((i * 31 + j) % 89);
+		run(k, n, s, c);
+		double best = 1e18, end = now() + ms * 1e6;
+		long calls = 1 + (1 << 18) / n;
+		do {
+			double began = now();
+			for (long i = 0; i < calls; i++) run(k, n, s, c);
+			double took = (now() - began) / calls;
+			if (took < best) best = took;
+		} while (now() < end);
+		printf("%.6g\n", best);
+		fflush(stdout);
+	}
+	return 0;
+}
