@@ -30,7 +30,7 @@
 // # Goroutines
 //
 // New starts none. Run owns those of the Raft group and, while this replica
-// leads, one that watches leases and one for each plan under way; Serve runs in
+// leads, one that watches leases and starts tasks, and one for each plan under way; Serve runs in
 // its caller's. One RWMutex guards the state, apply alone takes its write side,
 // and nothing waits under it.
 package meta

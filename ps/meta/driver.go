@@ -56,11 +56,14 @@ func (l *leader) fly(ctx context.Context, job string, leave func(), p wire.Plan)
 		err  error
 	}
 	over := make(chan outcome, 1)
-	l.work.Go(func() { //nolint:contextcheck // a plan outlives the request that asked for it
+	if !l.spawn(func(ctx context.Context) {
 		defer leave()
-		got, err := l.drive(job, p)
+		got, err := l.drive(ctx, job, p)
 		over <- outcome{got, err}
-	})
+	}) {
+		leave()
+		return p, errDeposed
+	}
 	select {
 	case o := <-over:
 		return o.plan, o.err
@@ -70,9 +73,9 @@ func (l *leader) fly(ctx context.Context, job string, leave func(), p wire.Plan)
 }
 
 // drive takes a new plan from the probe to its end.
-func (l *leader) drive(job string, p wire.Plan) (wire.Plan, error) {
+func (l *leader) drive(ctx context.Context, job string, p wire.Plan) (wire.Plan, error) {
 	for ahead := uint64(margin); ; ahead = min(2*ahead, maxMargin) {
-		clock, err := l.probe(job)
+		clock, err := l.probe(ctx, job)
 		if err != nil {
 			return p, err
 		}
@@ -80,7 +83,7 @@ func (l *leader) drive(job string, p wire.Plan) (wire.Plan, error) {
 		if clock > 0 || ahead > margin {
 			p.T = clock + ahead
 		}
-		res, err := l.commit(kindPlan, planEntry{Job: job, Plan: p})
+		res, err := l.commit(ctx, kindPlan, planEntry{Job: job, Plan: p})
 		if err != nil {
 			return p, err
 		}
@@ -91,7 +94,7 @@ func (l *leader) drive(job string, p wire.Plan) (wire.Plan, error) {
 		if !ok || got.ID == 0 {
 			return got, nil
 		}
-		if err = l.carry(job, got); !errors.Is(err, errLate) {
+		if err = l.carry(ctx, job, got); !errors.Is(err, errLate) {
 			return got, err
 		}
 		l.log.Debug("plan was late", "job", job, "plan", got.ID, "step", got.T)
@@ -99,7 +102,7 @@ func (l *leader) drive(job string, p wire.Plan) (wire.Plan, error) {
 }
 
 // resume finishes the plans that the leader before left in flight.
-func (l *leader) resume() {
+func (l *leader) resume(start func(task)) {
 	flights := map[string]flight{}
 	l.g.read(func(s *state) {
 		for name, j := range s.Jobs {
@@ -111,13 +114,13 @@ func (l *leader) resume() {
 	for job, f := range flights {
 		lane := l.lane(job)
 		lane <- struct{}{} // nobody else has it: requests are not served yet
-		l.work.Go(func() {
+		start(func(ctx context.Context) {
 			defer func() { <-lane }()
 			var err error
 			if f.Stage == holding {
-				err = l.carry(job, f.Plan)
+				err = l.carry(ctx, job, f.Plan)
 			} else {
-				err = l.land(job, f.Plan, f.Stage)
+				err = l.land(ctx, job, f.Plan, f.Stage)
 			}
 			l.log.Info("plan of an earlier leader finished", "job", job, "plan", f.Plan.ID, "stage", f.Stage, "err", err)
 		})
@@ -125,19 +128,19 @@ func (l *leader) resume() {
 }
 
 // carry has every shard hold a plan and puts it in force, or drops it.
-func (l *leader) carry(job string, p wire.Plan) error {
-	answers, err := l.all(job, "hold", p, func(group uint32) wire.Message { return &wire.Hold{Group: group, Job: job, Plan: p} })
+func (l *leader) carry(ctx context.Context, job string, p wire.Plan) error {
+	answers, err := l.all(ctx, job, "hold", p, func(group uint32) wire.Message { return &wire.Hold{Group: group, Job: job, Plan: p} })
 	stage := releasing
 	switch {
-	case l.ctx.Err() != nil:
+	case ctx.Err() != nil:
 		return errDeposed // the next leader goes on
 	case err != nil:
 		stage = dropping
 	}
-	if serr := l.move(job, p, stage, least(answers).Cursor); serr != nil {
+	if serr := l.move(ctx, job, p, stage, least(answers).Cursor); serr != nil {
 		return serr
 	}
-	if serr := l.land(job, p, stage); serr != nil {
+	if serr := l.land(ctx, job, p, stage); serr != nil {
 		return serr
 	}
 	if err == nil {
@@ -147,23 +150,23 @@ func (l *leader) carry(job string, p wire.Plan) error {
 }
 
 // land tells every shard what became of the plan and ends its flight.
-func (l *leader) land(job string, p wire.Plan, stage stage) error {
-	_, err := l.all(job, "release", p, func(group uint32) wire.Message {
+func (l *leader) land(ctx context.Context, job string, p wire.Plan, stage stage) error {
+	_, err := l.all(ctx, job, "release", p, func(group uint32) wire.Message {
 		return &wire.Release{Group: group, Job: job, Plan: p.ID, Drop: stage == dropping}
 	})
 	if err != nil {
 		return err
 	}
-	return l.move(job, p, done, nil)
+	return l.move(ctx, job, p, done, nil)
 }
 
 // move commits a stage.
-func (l *leader) move(job string, p wire.Plan, stage stage, cursor []byte) error {
+func (l *leader) move(ctx context.Context, job string, p wire.Plan, stage stage, cursor []byte) error {
 	e := stageEntry{Job: job, ID: p.ID, Stage: stage}
 	if p.Kind == wire.PlanExpel {
 		e.Cursor = cursor
 	}
-	_, err := l.commit(kindStage, e)
+	_, err := l.commit(ctx, kindStage, e)
 	return err
 }
 
@@ -173,10 +176,10 @@ func least(answers []wire.Answer) wire.Answer {
 }
 
 // probe asks every shard how far the job is; the answer is the highest clock.
-func (l *leader) probe(job string) (uint64, error) {
+func (l *leader) probe(ctx context.Context, job string) (uint64, error) {
 	var mu sync.Mutex
 	var clock uint64
-	tasks, ctx := errgroup.WithContext(l.ctx)
+	tasks, ctx := errgroup.WithContext(ctx)
 	for _, group := range l.groups() {
 		tasks.Go(func() error {
 			a, err := l.ask(ctx, group, &wire.Probe{Group: group, Job: job})
@@ -202,7 +205,7 @@ func (l *leader) groups() []uint32 {
 
 // all sends a plan's message to every shard at the same time. errLate wins over
 // nothing but is told from a refusal, which ends the plan for good.
-func (l *leader) all(job, what string, p wire.Plan, message func(group uint32) wire.Message) ([]wire.Answer, error) {
+func (l *leader) all(ctx context.Context, job, what string, p wire.Plan, message func(group uint32) wire.Message) ([]wire.Answer, error) {
 	groups := l.groups()
 	pr := &progress{what: fmt.Sprintf("%s of plan %d (%s)", what, p.ID, nameOf(p)), since: time.Now(), on: slices.Clone(groups)}
 	l.show(job, pr)
@@ -212,7 +215,7 @@ func (l *leader) all(job, what string, p wire.Plan, message func(group uint32) w
 	var tasks errgroup.Group
 	for i, group := range groups {
 		tasks.Go(func() error {
-			a, err := l.ask(l.ctx, group, message(group))
+			a, err := l.ask(ctx, group, message(group))
 			if err == nil {
 				err = verdict(group, p, a)
 			}

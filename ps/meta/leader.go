@@ -18,14 +18,18 @@ var errDeposed = errors.New("no longer the leader of the meta group")
 // new leader starts with full leases and finishes the plans in flight.
 type leader struct {
 	g      *Group
-	ctx    context.Context //nolint:containedctx // the time of leadership: plans outlive the requests that asked for them
 	log    *slog.Logger
-	work   sync.WaitGroup // plans under way
-	mu     sync.Mutex     // guards what follows
+	tasks  chan task       // to the loop of lead
+	over   <-chan struct{} // closed when leadership is
+	mu     sync.Mutex      // guards what follows
 	lanes  map[string]chan struct{}
 	leases map[string]map[string]*lease // by job and worker
 	flying map[string]*progress         // by job
 }
+
+// task is work of the leader: a plan on its way, as a rule. Its context is the
+// time of leadership, since a plan outlives the request that asked for it.
+type task func(ctx context.Context)
 
 // lease is the right of a session to be waited for.
 type lease struct {
@@ -34,30 +38,63 @@ type lease struct {
 	expelling   bool
 }
 
-// lead is the leader's work: raftgroup calls it after the barrier.
+// lead is the leader's work: raftgroup calls it after the barrier. It owns the
+// goroutines of all tasks.
 func (g *Group) lead(ctx context.Context, term uint64) {
 	l := &leader{
-		g: g, ctx: ctx, log: g.cfg.Logger.With("group", 0, "term", term),
+		g: g, log: g.cfg.Logger.With("group", 0, "term", term), tasks: make(chan task), over: ctx.Done(),
 		lanes: map[string]chan struct{}{}, leases: map[string]map[string]*lease{}, flying: map[string]*progress{},
 	}
-	if err := l.form(); err != nil {
+	if err := l.form(ctx); err != nil {
 		return // deposed already
 	}
-	l.resume()
+	var work sync.WaitGroup
+	defer work.Wait()
+	start := func(t task) { work.Go(func() { t(ctx) }) }
+	l.resume(start)
 	g.leader.Store(l)
-	l.watchLeases()
-	g.leader.Store(nil)
-	l.work.Wait()
+	defer g.leader.Store(nil)
+	l.loop(ctx, start)
+}
+
+// loop watches leases and starts the tasks of requests until leadership ends.
+func (l *leader) loop(ctx context.Context, start func(task)) {
+	l.cover()
+	tick := time.NewTicker(min(max(l.g.cfg.Lease/10, 10*time.Millisecond), time.Second))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case t := <-l.tasks:
+			start(t)
+		case <-tick.C:
+			l.cover()
+			for _, ref := range l.expired() {
+				start(func(ctx context.Context) { l.expire(ctx, ref) })
+			}
+		}
+	}
+}
+
+// spawn has the loop start a task; false when leadership is over.
+func (l *leader) spawn(t task) bool {
+	select {
+	case l.tasks <- t:
+		return true
+	case <-l.over:
+		return false
+	}
 }
 
 // form records the layout the cluster was formed with.
-func (l *leader) form() error {
+func (l *leader) form(ctx context.Context) error {
 	want, have := l.g.cfg.Layout(), uint64(0)
 	l.g.read(func(s *state) { have = s.Layout.Epoch })
 	if have >= want.Epoch {
 		return nil
 	}
-	r, err := l.commit(kindLayout, want)
+	r, err := l.commit(ctx, kindLayout, want)
 	if err == nil && r.Answer.Status != wire.OK {
 		l.log.Error("layout refused by the meta group's own state", "detail", r.Answer.Detail)
 	}
@@ -66,19 +103,19 @@ func (l *leader) form() error {
 
 // commit proposes an entry of the leader's own until it is committed or
 // leadership is lost (errDeposed).
-func (l *leader) commit(kind string, body any) (result, error) {
+func (l *leader) commit(ctx context.Context, kind string, body any) (result, error) {
 	for pause := pauseMin; ; pause = min(2*pause, pauseMax) {
-		r, err := l.g.propose(l.ctx, kind, body)
+		r, err := l.g.propose(ctx, kind, body)
 		switch {
 		case err == nil:
 			return r, nil
-		case l.ctx.Err() != nil || failed(err).Status == wire.NotLeader:
+		case ctx.Err() != nil || failed(err).Status == wire.NotLeader:
 			return r, errDeposed
 		case failed(err).Status != wire.Busy:
 			return r, err
 		}
 		l.log.Warn("entry not committed; trying on", "kind", kind, "err", err)
-		if !sleep(l.ctx, pause) {
+		if !sleep(ctx, pause) {
 			return r, errDeposed
 		}
 	}
@@ -100,7 +137,7 @@ func (l *leader) enter(ctx context.Context, job string) (leave func(), err error
 	select {
 	case lane <- struct{}{}:
 		return func() { <-lane }, nil
-	case <-l.ctx.Done():
+	case <-l.over:
 		return nil, errDeposed
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for a plan of job %q that is in flight: %w", job, context.Cause(ctx))

@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -63,24 +64,6 @@ func (l *leader) alone(job, worker string) bool {
 	return true
 }
 
-// watchLeases expels sessions whose lease has ended, until leadership ends.
-func (l *leader) watchLeases() {
-	l.cover()
-	tick := time.NewTicker(min(max(l.g.cfg.Lease/10, 10*time.Millisecond), time.Second))
-	defer tick.Stop()
-	for {
-		select {
-		case <-l.ctx.Done():
-			return
-		case <-tick.C:
-			l.cover()
-			for _, ref := range l.expired() {
-				l.work.Go(func() { l.expire(ref) })
-			}
-		}
-	}
-}
-
 // expired lists sessions to expel now, each once.
 func (l *leader) expired() []wire.SessionRef {
 	l.mu.Lock()
@@ -105,10 +88,10 @@ func (l *leader) expired() []wire.SessionRef {
 }
 
 // expire expels one session; when that fails it is tried again.
-func (l *leader) expire(ref wire.SessionRef) {
+func (l *leader) expire(ctx context.Context, ref wire.SessionRef) {
 	why := fmt.Sprintf("its lease of %v ended", l.g.cfg.Lease)
 	l.log.Warn("session expired", "job", ref.Job, "worker", ref.Worker, "incarnation", ref.Incarnation, "lease", l.g.cfg.Lease)
-	if _, err := l.change(l.ctx, ref.Job, expel(ref, why)); err != nil {
+	if _, err := l.change(ctx, ref.Job, expel(ref, why)); err != nil {
 		l.log.Warn("session not expelled", "job", ref.Job, "worker", ref.Worker, "err", err)
 		l.mu.Lock()
 		defer l.mu.Unlock()
