@@ -40,7 +40,7 @@ type Member struct {
 type Layout struct {
 	Epoch    uint64     `json:"epoch"`
 	Cluster  string     `json:"cluster"`
-	HashSeed uint64     `json:"hash_seed"`
+	HashSeed uint64     `json:"hash_seed"` // of the mixing of keys; 0, so that clusters with the same data have the same digests
 	Members  []Member   `json:"members"`
 	Meta     []string   `json:"meta"`   // server ids of the meta group, preferred leader first
 	Shards   [][]string `json:"shards"` // server ids of each shard, preferred leader first
@@ -49,7 +49,6 @@ type Layout struct {
 // Config says what to lay out.
 type Config struct {
 	Cluster  string
-	HashSeed uint64
 	Members  []Member
 	Replicas int // copies of each group: 1, 3 or 5
 	Shards   int // power of two; 0 = DefaultShards
@@ -74,7 +73,7 @@ func New(cfg Config) (Layout, error) {
 	case perServer(cfg.Shards, cfg.Replicas, n) > MaxGroupsPerServer:
 		return Layout{}, fmt.Errorf("lay out shards: %d shards x %d replicas on %d servers is over %d groups a server", cfg.Shards, cfg.Replicas, n, MaxGroupsPerServer)
 	}
-	l := Layout{Epoch: 1, Cluster: cfg.Cluster, HashSeed: cfg.HashSeed, Members: slices.Clone(cfg.Members)}
+	l := Layout{Epoch: 1, Cluster: cfg.Cluster, Members: slices.Clone(cfg.Members)}
 	ring := func(first int) []string {
 		ids := make([]string, cfg.Replicas)
 		for i := range ids {

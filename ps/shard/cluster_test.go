@@ -52,10 +52,11 @@ func newCluster(t testing.TB, ids ...string) *cluster {
 		c.dirs[id] = t.TempDir()
 	}
 	var err error
-	c.layout, err = layout.New(layout.Config{Cluster: "test", HashSeed: 11, Members: members, Replicas: len(ids), Shards: 1})
+	c.layout, err = layout.New(layout.Config{Cluster: "test", Members: members, Replicas: len(ids), Shards: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.layout.HashSeed = 11
 	return c
 }
 
