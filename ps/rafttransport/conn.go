@@ -110,7 +110,7 @@ func (c *conn) read() error {
 	}
 }
 
-// begin sends a request; its answer is had by wait. limit bounds the sending. give is closed when the caller does not want it any more.
+// begin sends a request; its answer is had by wait. limit bounds the sending; it ends early when the transport is closed.
 func (c *conn) begin(t *Transport, k kind, cmd any, limit time.Duration) (*call, error) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
