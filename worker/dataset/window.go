@@ -101,11 +101,12 @@ func (r *rows) appendTo(b *Batch, i int) bool {
 		if to-at > math.MaxInt32-len(c.Keys) {
 			return false
 		}
-		c.Keys = append(c.Keys, r.keys[at:to]...)
 		if r.weighted {
+			c.Keys = append(c.Keys, r.keys[at:to]...)
 			c.Weights = append(c.Weights, r.values[at:to]...)
 		} else {
-			for range to - at {
+			for _, k := range r.keys[at:to] { // mostly one: not worth a memmove
+				c.Keys = append(c.Keys, k)
 				c.Weights = append(c.Weights, 1)
 			}
 		}
