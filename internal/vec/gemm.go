@@ -37,6 +37,10 @@ const (
 // and from the first cache; a is read in place. Tiles that stand out over an edge are made in a buffer.
 func gemm(c []float32, a, b operand, s shape, accumulate bool) {
 	rows, cols := tileShape()
+	if s.n == 1 {
+		gemmVector(c, a, b.data, s, accumulate)
+		return
+	}
 	if rows == 0 || s.k == 0 {
 		gemmPlain(c, a, b, s, accumulate)
 		return
@@ -122,6 +126,22 @@ func pack(panel []float32, b operand, l, j, cols, wide int) {
 		for d := done; d < deep; d++ {
 			panel[d*cols+r] = from[d]
 		}
+	}
+}
+
+// gemmVector is the product of a with a vector, as in a model's last layer: by dot products where the rows of a are contiguous, else a column at a time.
+func gemmVector(c []float32, a operand, b []float32, s shape, accumulate bool) {
+	if !accumulate {
+		clear(c)
+	}
+	if a.col != 1 {
+		for l, y := range b[:s.k] {
+			Axpy(c, y, a.data[l*a.col:])
+		}
+		return
+	}
+	for i := range c {
+		c[i] += Dot(b[:s.k], a.data[i*a.row:])
 	}
 }
 

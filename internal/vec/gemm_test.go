@@ -60,7 +60,7 @@ func (p product) check(t *testing.T, rng *rand.Rand, m, k, n int, accumulate boo
 
 // TestGemm runs edges of tiles and panels in every direction.
 func TestGemm(t *testing.T) {
-	shapes := [][3]int{{0, 3, 4}, {3, 0, 4}, {3, 4, 0}, {1, 1, 1}, {8, 8, 32}, {6, 16, 16}, {16, 256, 64}, {9, 257, 33}, {7, 300, 31}, {1, 513, 1}, {48, 29, 96}, {5, 7, 100}}
+	shapes := [][3]int{{0, 3, 4}, {3, 0, 4}, {3, 4, 0}, {1, 1, 1}, {8, 8, 32}, {6, 16, 16}, {16, 256, 64}, {9, 257, 33}, {7, 300, 31}, {1, 513, 1}, {70, 300, 1}, {1, 300, 70}, {3, 0, 1}, {70, 1, 1}, {70, 1, 40}, {48, 29, 96}, {5, 7, 100}}
 	for _, u := range units() {
 		with(t, u, func() {
 			rng := rand.New(rand.NewPCG(5, 6))

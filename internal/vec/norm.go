@@ -13,12 +13,7 @@ type lanes [normLanes]float64
 
 // fold adds the upper half of the sums to the lower until one is left.
 func (l *lanes) fold() float64 {
-	for half := normLanes / 2; half > 0; half /= 2 {
-		for i := range half {
-			l[i] += l[i+half]
-		}
-	}
-	return l[0]
+	return ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]))
 }
 
 // SumSquares is the sum of the squares of g + decay x w, in float64, in eight partial sums that are folded by halves. len(w) must be at least len(g).
