@@ -95,6 +95,8 @@ func groupOf(m wire.Message) uint32 {
 		return m.Group
 	case *wire.Scan:
 		return m.Group
+	case *wire.Put:
+		return m.Group
 	default:
 		return layout.MetaGroup // no shard has this number
 	}

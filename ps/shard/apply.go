@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"hcclps/ps/table"
 	"hcclps/ps/wire"
 )
 
@@ -19,7 +20,9 @@ type workspace struct{ reducer reducer }
 // which needs no state and thus no lock.
 type prepared struct {
 	entry wire.Entry
-	bad   string // not an entry, and why
+	rows  []table.Row // of a put
+	bad   string      // not an entry, and why
+	err   error       // of a put: its rows are bad
 	items []preparedItem
 }
 
@@ -38,6 +41,9 @@ func (w *workspace) prepare(entry []byte) prepared {
 		p.bad = clean(err.Error())
 		return p
 	}
+	if m, ok := p.entry.Message.(*wire.Put); ok {
+		p.rows, p.err = putRows(m)
+	}
 	p.items = make([]preparedItem, len(p.entry.Steps))
 	for i := range p.entry.Steps {
 		p.items[i] = w.prepareItem(&p.entry.Steps[i])
@@ -50,7 +56,7 @@ func (w *workspace) prepareItem(it *wire.Item) (p preparedItem) {
 		p.err = fmt.Errorf("%d payloads of %d contributors", n, len(it.Contributors))
 		return p
 	}
-	if it.Divisor == 0 || !finite(it.Rate) {
+	if it.Divisor == 0 || !finiteRates(it) {
 		return p
 	}
 	bodies := make([][]wire.Section, len(it.Payloads))
@@ -112,6 +118,9 @@ func (s *State) dispatch(p *prepared) ([]wire.Answer, error) {
 		return []wire.Answer{s.hold(m)}, nil
 	case *wire.Release:
 		a, err := s.release(m)
+		return []wire.Answer{a}, err
+	case *wire.Put:
+		a, err := s.put(m, p)
 		return []wire.Answer{a}, err
 	}
 	if p.entry.Check != nil {

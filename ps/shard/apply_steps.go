@@ -96,8 +96,8 @@ func (j *job) fits(it *wire.Item, p *preparedItem) (refusal wire.Answer, bad boo
 	if p.err != nil {
 		return no(wire.Refused, "%v", p.err)
 	}
-	if !finite(it.Rate) {
-		return no(wire.Refused, "rate is %v", it.Rate)
+	if !finiteRates(it) {
+		return no(wire.Refused, "rate is %v, of tables %v", it.Rate, it.Rates)
 	}
 	for i, s := range p.sections {
 		t := j.table(s.Table)
@@ -114,6 +114,15 @@ func (j *job) fits(it *wire.Item, p *preparedItem) (refusal wire.Answer, bad boo
 		}
 	}
 	return wire.Answer{}, false
+}
+
+// finiteRates says whether all rates of an item, and their products, are numbers.
+func finiteRates(it *wire.Item) bool {
+	ok := finite(it.Rate)
+	for _, r := range it.Rates {
+		ok = ok && finite(float32(it.Rate*r.Rate))
+	}
+	return ok
 }
 
 // people names the contributors of an item, a few of them.
@@ -141,7 +150,7 @@ func (s *State) update(j *job, it *wire.Item, p *preparedItem, who []admission) 
 	}
 	for _, sec := range p.sections {
 		t := j.table(sec.Table)
-		u := hashing{inner: t.rule.Step(&t.Opt, it.Rate), sum: &s.digest}
+		u := hashing{inner: t.rule.Step(&t.Opt, it.RateOf(sec.Table)), sum: &s.digest}
 		s.digest.word(uint64(t.Slot))
 		if err := t.rows.Apply(sec.Keys, sec.Values, stamp, &u); err != nil {
 			return fmt.Errorf("update table %q of job %q: %w", t.Spec.Name, j.Name, err)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"hcclps/ps/wire"
 )
 
 // reserveTimeout bounds the wait of an entry for the budget of copies; after it
@@ -53,20 +55,26 @@ func (g *Group) apply(ctx context.Context, entry []byte, index, term uint64) any
 // reserve waits, before the lock is taken, until the copies that a snapshot
 // under way makes this entry cause fit their budget.
 func (g *Group) reserve(ctx context.Context, p *prepared) {
+	if m, ok := p.entry.Message.(*wire.Put); ok {
+		if j := g.state.jobs[m.Job]; j != nil {
+			g.reserveTable(ctx, j.table(m.Table), len(p.rows))
+		}
+	}
 	for i := range p.items {
 		j := g.state.jobs[p.entry.Steps[i].Job]
 		if j == nil {
 			continue
 		}
 		for _, s := range p.items[i].sections {
-			if t := j.table(s.Table); t != nil && t.rows.Captured() {
-				g.reserveRows(ctx, t, len(s.Keys))
-			}
+			g.reserveTable(ctx, j.table(s.Table), len(s.Keys))
 		}
 	}
 }
 
-func (g *Group) reserveRows(ctx context.Context, t *tab, rows int) {
+func (g *Group) reserveTable(ctx context.Context, t *tab, rows int) {
+	if t == nil || !t.rows.Captured() {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, reserveTimeout)
 	defer cancel()
 	if err := t.rows.Reserve(ctx, rows); err != nil {

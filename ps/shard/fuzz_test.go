@@ -37,7 +37,7 @@ func (d *draws) entry(s *State) []byte {
 			params = j.Params
 		}
 	}
-	switch d.n(8) {
+	switch d.n(9) {
 	case 0:
 		t := d.target()
 		return wire.AppendEntry(nil, wire.Entry{Message: &wire.Fence{Target: t, Params: params, Rank: uint32(t.Worker[0]-'a') % 2, Owner: "o\xff"}})
@@ -47,6 +47,13 @@ func (d *draws) entry(s *State) []byte {
 		return wire.AppendEntry(nil, wire.Entry{Message: &wire.Hold{Group: 1, Job: "j", Plan: d.plan(clock, params)}})
 	case 4:
 		return wire.AppendEntry(nil, wire.Entry{Message: &wire.Release{Group: 1, Job: "j", Plan: uint64(d.n(6)), Drop: d.n(4) == 0}})
+	case 5:
+		m := &wire.Put{Target: d.target(), Load: uint64(d.n(3)), Table: uint32(1 + d.n(2)), Complete: d.n(4) == 0}
+		for k := range uint64(d.n(3)) {
+			values := make([]float32, 1+d.n(4))
+			m.Rows = wire.AppendRow(m.Rows, wire.Row{Key: k, Step: 9, Sightings: uint16(d.n(9)), Values: values})
+		}
+		return wire.AppendEntry(nil, wire.Entry{Message: m})
 	default:
 		items := make([]wire.Item, 1+d.n(2))
 		for i := range items {
@@ -81,6 +88,9 @@ func (d *draws) item(j *job, clock uint64, params wire.JobParams) wire.Item {
 		if j != nil && j.byName[t.Worker] != nil {
 			it.Step = j.byName[t.Worker].Done
 		}
+	}
+	if d.n(4) == 0 {
+		it.Rates = []wire.TableRate{{Table: 1, Rate: []float32{0.5, 0, float32(math.Inf(1))}[d.n(3)]}}
 	}
 	payloads := 1
 	if d.n(2) == 0 {

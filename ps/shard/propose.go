@@ -142,6 +142,7 @@ func refuseAll(b batch, err error) []wire.Answer {
 // of both.
 func (p *proposer) item(b batch) (wire.Item, error) {
 	it := wire.Item{Job: b.from[0].ref.job, Step: b.step, Part: b.part, Rate: b.rate}
+	it.Rates = p.g.rates(it.Job, it.Step)
 	bodies := make([][]wire.Section, 0, len(b.from))
 	total := 0
 	for _, c := range b.from {
@@ -175,9 +176,22 @@ func (p *proposer) item(b batch) (wire.Item, error) {
 	return it, nil
 }
 
+// rates asks the schedules of a job's tables for their rates at a step.
+func (g *Group) rates(job string, step uint64) []wire.TableRate {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	var rates []wire.TableRate
+	for _, t := range g.state.jobs[job].Tables {
+		if !t.Spec.Schedule.Constant() {
+			rates = append(rates, wire.TableRate{Table: t.Spec.ID, Rate: t.Spec.Schedule.At(step)})
+		}
+	}
+	return rates
+}
+
 // itemSize is an upper bound of an item's bytes in an entry.
 func itemSize(it *wire.Item) int {
-	n := 64 + len(it.Job)
+	n := 64 + len(it.Job) + 8*len(it.Rates)
 	for i := range it.Contributors {
 		n += 24 + len(it.Contributors[i].Worker) + len(it.Contributors[i].Cursor)
 	}
@@ -190,6 +204,9 @@ func itemSize(it *wire.Item) int {
 // send proposes one entry.
 func (p *proposer) send(f flight, e wire.Entry) {
 	size := 64
+	if m, ok := e.Message.(*wire.Put); ok {
+		size += entryHead + len(m.Rows)
+	}
 	for i := range e.Steps {
 		size += itemSize(&e.Steps[i])
 	}

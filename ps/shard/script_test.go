@@ -122,13 +122,15 @@ func (sc *script) run(words []string) []string {
 		return sc.apply(wire.Entry{Message: sc.fence(words[1], a)})
 	case "finish": // NAME/INC step=
 		return sc.apply(wire.Entry{Message: &wire.Finish{Target: sc.person(words[1]), Step: sc.num(a, "step")}})
-	case "push": // NAME/INC,... step= part= rows= cursor= TABLE:KEY=VALUE,... (each contributor's)
+	case "push": // NAME/INC,... step= part= rows= cursor= rates=TABLE@FACTOR TABLE:KEY=VALUE,... (each contributor's)
 		return sc.apply(wire.Entry{Steps: []wire.Item{sc.item(words[1:])}})
 	case "hold": // id= t= table=ID [dim= policy=] | expel=NAME/INC | join=NAME/INC rank= | rate= | stop
 		return sc.apply(wire.Entry{Message: &wire.Hold{Group: 1, Job: "j", Plan: sc.plan(a)}})
 	case "release": // id= [drop]
 		_, drop := a["drop"]
 		return sc.apply(wire.Entry{Message: &wire.Release{Group: 1, Job: "j", Plan: sc.num(a, "id"), Drop: drop}})
+	case "put": // NAME/INC load= table= [complete] KEY=VALUE,...
+		return sc.apply(wire.Entry{Message: sc.put(words[1:])})
 	case "row": // TABLE KEY
 		id, _ := strconv.ParseUint(words[1], 10, 32)
 		key, _ := strconv.ParseUint(words[2], 10, 64)
@@ -154,6 +156,28 @@ func (sc *script) run(words []string) []string {
 
 func (sc *script) fence(who string, a map[string]string) *wire.Fence {
 	return &wire.Fence{Target: sc.person(who), Params: sc.params, Rank: uint32(sc.num(a, "rank")), Owner: "host"}
+}
+
+func (sc *script) put(words []string) *wire.Put {
+	a := args(words[1:])
+	_, complete := a["complete"]
+	m := &wire.Put{Target: sc.person(words[0]), Load: sc.num(a, "load"), Table: uint32(sc.num(a, "table")), Complete: complete}
+	for _, w := range words[1:] {
+		k, v, _ := strings.Cut(w, "=")
+		if key, err := strconv.ParseUint(k, 10, 64); err == nil {
+			m.Rows = wire.AppendRow(m.Rows, wire.Row{Key: key, Step: 9, Sightings: 3, Writer: 4, Values: floats(v)})
+		}
+	}
+	return m
+}
+
+func floats(list string) []float32 {
+	var out []float32
+	for f := range strings.SplitSeq(list, ",") {
+		x, _ := strconv.ParseFloat(f, 32)
+		out = append(out, float32(x))
+	}
+	return out
 }
 
 func (sc *script) plan(a map[string]string) wire.Plan {
@@ -189,6 +213,10 @@ func (sc *script) item(words []string) wire.Item {
 	if j := sc.s.jobs["j"]; j != nil {
 		it.Rate = j.rate(it.Step)
 	}
+	if id, rate, ok := strings.Cut(a["rates"], "@"); ok {
+		n, _ := strconv.ParseUint(id, 10, 32)
+		it.Rates = []wire.TableRate{{Table: uint32(n), Rate: floats(rate)[0]}}
+	}
 	var body []byte
 	for _, w := range words[1:] {
 		k, v, _ := strings.Cut(w, "=")
@@ -201,10 +229,7 @@ func (sc *script) item(words []string) wire.Item {
 		sec.Table = uint32(n)
 		kk, _ := strconv.ParseUint(key, 10, 64)
 		sec.Keys = []uint64{kk}
-		for f := range strings.SplitSeq(v, ",") {
-			x, _ := strconv.ParseFloat(f, 32)
-			sec.Values = append(sec.Values, float32(x))
-		}
+		sec.Values = floats(v)
 		sec.Dim = len(sec.Values)
 		body = wire.AppendSection(body, sec)
 	}

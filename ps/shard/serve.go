@@ -28,6 +28,8 @@ func (g *Group) Serve(ctx context.Context, m wire.Message, bodyLen int, r Reques
 		g.reply(r, g.probe(m))
 	case *wire.Scan:
 		g.scan(ctx, m, r)
+	case *wire.Put:
+		g.reply(r, g.put(ctx, m, bodyLen, r))
 	case *wire.Fence, *wire.Finish, *wire.Hold, *wire.Release:
 		g.reply(r, g.submit(ctx, m))
 	default:

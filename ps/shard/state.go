@@ -67,6 +67,8 @@ type job struct {
 	Held    *wire.Plan     // a plan that waits for release
 	Last    planEnd        // the newest plan that was released or dropped
 	Applied uint64         // (worker, step) applied
+	Loading uint64         `json:",omitzero"` // the load (wire.Put) that has begun here
+	Loaded  bool           `json:",omitzero"` // it is complete
 	byName  map[string]*worker
 }
 

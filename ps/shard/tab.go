@@ -37,6 +37,9 @@ func newTab(spec wire.Table, slot uint32, cfg StateConfig) (*tab, error) {
 	default:
 		return nil, fmt.Errorf("table %q: policy %q for gradients that are not finite: want %s, %s or %s", spec.Name, spec.NonFinite, policyReject, policyZero, policyClip)
 	}
+	if err := spec.Schedule.Validate(); err != nil {
+		return nil, fmt.Errorf("table %q: %w", spec.Name, err)
+	}
 	rule, err := optim.New(optim.Config{Name: spec.Optimizer, Params: spec.Params})
 	if err != nil {
 		return nil, fmt.Errorf("table %q: %w", spec.Name, err)

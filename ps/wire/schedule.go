@@ -61,6 +61,20 @@ func (s Schedule) Validate() error {
 // Constant says whether the factor is 1 at every step.
 func (s Schedule) Constant() bool { return s.name() == "constant" && s.Warmup == 0 }
 
+// String names the kind and what is not 0.
+func (s Schedule) String() string {
+	b := s.name()
+	for _, p := range []struct {
+		name  string
+		value float64
+	}{{"warmup", float64(s.Warmup)}, {"steps", float64(s.Steps)}, {"floor", s.Floor}, {"decay", s.Decay}} {
+		if p.value != 0 {
+			b += fmt.Sprintf(" %s=%v", p.name, p.value)
+		}
+	}
+	return b
+}
+
 func (s Schedule) name() string {
 	if s.Kind == "" {
 		return "constant"

@@ -1,0 +1,67 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+
+	"hcclps/ps/wire"
+)
+
+// waitLoad, in milliseconds, is when to ask again whether a load is complete.
+const waitLoad = 50
+
+// put takes rows of a load through the log, or says whether a load is complete.
+func (g *Group) put(ctx context.Context, m *wire.Put, bodyLen int, r Request) wire.Answer {
+	if !g.IsLeader() {
+		return g.elsewhere()
+	}
+	if m.Wait {
+		return g.loaded(m)
+	}
+	if why := g.refuses(); why != "" {
+		return wire.Answer{Status: wire.Busy, After: refusedAfter, Detail: why}
+	}
+	if bodyLen+entryHead > g.maxEntry {
+		return wire.Answer{Status: wire.Refused, Detail: fmt.Sprintf("load of job %q: %d bytes of rows, at most %d fit in the log: raise --log-budget", m.Job, bodyLen, g.maxEntry-entryHead)}
+	}
+	body, err := r.Body(ctx)
+	if err != nil {
+		return wire.Answer{Status: wire.Busy, Detail: fmt.Sprintf("receive rows: %v", err)}
+	}
+	logged := *m
+	logged.Rows = body
+	if err := g.checkPut(&logged); err != nil {
+		return wire.Answer{Status: wire.Refused, Detail: fmt.Sprintf("load of job %q: %v", m.Job, err)}
+	}
+	return g.submit(ctx, &logged)
+}
+
+// checkPut refuses rows of other shards, which apply cannot tell.
+func (g *Group) checkPut(m *wire.Put) error {
+	rows, err := putRows(m)
+	if err != nil {
+		return err
+	}
+	keys := wire.Section{Table: m.Table}
+	for _, r := range rows {
+		keys.Keys = append(keys.Keys, r.Key)
+	}
+	return g.checkKeys([]wire.Section{keys})
+}
+
+// loaded says whether a load is complete in the applied state.
+func (g *Group) loaded(m *wire.Put) wire.Answer {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	a := g.state.session(m.Job, m.Worker, m.Incarnation)
+	switch {
+	case a.answer.Status != wire.OK:
+		return a.answer
+	case a.job.Loading == m.Load && a.job.Loaded:
+		return a.worker.answer(a.job, wire.OK, "")
+	case a.job.untouched():
+		return wire.Answer{Status: wire.Pending, After: waitLoad, Detail: fmt.Sprintf("job %q is not loaded yet", m.Job)}
+	default:
+		return wire.Answer{Status: wire.Refused, Detail: fmt.Sprintf("load into job %q: its clock is %d, and it was not loaded with this before", m.Job, a.job.Clock)}
+	}
+}
