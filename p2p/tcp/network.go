@@ -13,16 +13,12 @@ import (
 // unixBuffer is the size of a Unix socket's buffers: the kernel does not tune them, and bulk gains a quarter from it.
 const unixBuffer = 4 << 20
 
-// Network listens and dials on real sockets: "host:port" is TCP, "unix:/path" a Unix socket. The zero value is ready;
-// its methods may be called concurrently. TCP sockets have no Nagle delay (Go's default).
-type Network struct {
-	// Buffer is the size in bytes of the socket's send and receive buffers, within the limits of the kernel. 0 leaves TCP
-	// to the kernel, which grows the buffers as needed while a fixed size ends that, and gives Unix sockets 4 MiB.
-	Buffer int
-}
+// Network listens and dials on real sockets: "host:port" is TCP, "unix:/path" a Unix socket. Its methods may be called
+// concurrently. TCP sockets have no Nagle delay (Go's default), and buffers that the kernel grows as needed.
+type Network struct{}
 
 // Listen opens addr. The path of a Unix socket whose owner was killed is taken over.
-func (n Network) Listen(ctx context.Context, addr string) (net.Listener, error) {
+func (Network) Listen(ctx context.Context, addr string) (net.Listener, error) {
 	family, address := split(addr)
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, family, address)
@@ -35,18 +31,18 @@ func (n Network) Listen(ctx context.Context, addr string) (net.Listener, error) 
 	if err != nil {
 		return nil, fmt.Errorf("listen at %q: %w", addr, err)
 	}
-	return listener{l, n}, nil
+	return listener{l}, nil
 }
 
 // Dial connects to addr.
-func (n Network) Dial(ctx context.Context, addr string) (net.Conn, error) {
+func (Network) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	family, address := split(addr)
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, family, address)
 	if err != nil {
 		return nil, fmt.Errorf("dial %q: %w", addr, err)
 	}
-	if err := n.tune(conn); err != nil {
+	if err := tune(conn); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
@@ -56,7 +52,6 @@ func (n Network) Dial(ctx context.Context, addr string) (net.Conn, error) {
 // listener tunes what it accepts.
 type listener struct {
 	net.Listener
-	network Network
 }
 
 func (l listener) Accept() (net.Conn, error) {
@@ -64,7 +59,7 @@ func (l listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.network.tune(conn); err != nil {
+	if err := tune(conn); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
@@ -83,20 +78,14 @@ type unixAddr struct{ *net.UnixAddr }
 
 func (a unixAddr) String() string { return "unix:" + a.Name }
 
-func (n Network) tune(conn net.Conn) error {
-	size := n.Buffer
-	if _, ok := conn.(*net.UnixConn); ok && size == 0 {
-		size = unixBuffer
-	}
-	c, ok := conn.(interface {
-		SetReadBuffer(bytes int) error
-		SetWriteBuffer(bytes int) error
-	})
-	if !ok || size == 0 {
+// tune gives a Unix socket its buffers, within the limits of the kernel.
+func tune(conn net.Conn) error {
+	c, ok := conn.(*net.UnixConn)
+	if !ok {
 		return nil
 	}
-	if err := errors.Join(c.SetReadBuffer(size), c.SetWriteBuffer(size)); err != nil {
-		return fmt.Errorf("set socket buffers to %d bytes: %w", size, err)
+	if err := errors.Join(c.SetReadBuffer(unixBuffer), c.SetWriteBuffer(unixBuffer)); err != nil {
+		return fmt.Errorf("set socket buffers to %d bytes: %w", unixBuffer, err)
 	}
 	return nil
 }

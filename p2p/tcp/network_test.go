@@ -17,7 +17,7 @@ import (
 func TestAddresses(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	network := tcp.Network{Buffer: 1 << 16}
+	network := tcp.Network{}
 	for _, addr := range []string{"127.0.0.1:0", "unix:" + filepath.Join(t.TempDir(), "s")} {
 		l, err := network.Listen(ctx, addr)
 		if err != nil {

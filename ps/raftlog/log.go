@@ -27,7 +27,7 @@ type Config struct {
 	// while Raft has not compacted yet. An entry may have an eighth of it.
 	Budget int64
 	// SegmentSize of new files in bytes: a power of two from 1 MiB up to half the budget. Default a quarter of the
-	// budget, rounded down to a power of two, at least 1 MiB.
+	// budget, rounded down to a power of two, at least 1 MiB. Other sizes are for tests.
 	SegmentSize int64
 	// Prefault touches every page in Open. For segments in a tmpfs: appends then run at the speed of memory.
 	Prefault bool

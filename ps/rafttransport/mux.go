@@ -28,7 +28,7 @@ type Config struct {
 	Self    string // this server's id, which is its raft.ServerAddress
 	// Resolve says where a server listens now; it is asked at every dial, from any goroutine.
 	Resolve func(id raft.ServerAddress) (addr string, err error)
-	// Timeout bounds a control request, default 2 s; appends have five times as much.
+	// Timeout bounds a control request, default 2 s; appends have five times as much. Other values are for tests.
 	Timeout time.Duration
 	// SameHost says of a remote address that payloads from there need no verification on arrival; nil: none.
 	SameHost func(addr string) bool

@@ -16,8 +16,8 @@ import (
 // Config describes the store of one group.
 type Config struct {
 	Dir    string       // made if missing; belongs to this group alone
-	Retain int          // snapshots kept, default 2
-	Rate   int64        // bytes a second that compaction may copy, default 32 MiB
+	Retain int          // snapshots kept, default 2; for tests
+	Rate   int64        // bytes a second that compaction may copy, default 32 MiB; for tests
 	Logger *slog.Logger // nil = discard
 
 	disk disk // nil = the real one; tests only
