@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 	"golang.org/x/sync/errgroup"
 
+	"hcclps/ps/corrupt"
 	"hcclps/ps/layout"
 	"hcclps/ps/meta"
 	"hcclps/ps/raftlog"
@@ -92,13 +93,12 @@ func (s *Server) openGroups() (*groups, error) {
 // refusal says what an operator does about groups that cannot be opened.
 func refusal(errs []error) error {
 	err := errors.Join(errs...)
-	var corrupt *snapshot.CorruptError
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, raftlog.ErrLost):
 		return fmt.Errorf("refused: this server might vote without entries it has acknowledged: its id is retired and it must not start again; the groups go on with the other servers: %w", err)
-	case errors.Is(err, raftlog.ErrCorrupt), errors.As(err, &corrupt):
+	case errors.Is(err, corrupt.Err):
 		return fmt.Errorf("refused: files are damaged; nothing was changed; the groups go on with the other servers: %w", err)
 	default:
 		return err

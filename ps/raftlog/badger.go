@@ -8,13 +8,15 @@ import (
 
 	badger "github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
+
+	"hcclps/ps/corrupt"
 )
 
 // openBadger turns a panic of Badger's opening on damaged files into an error.
 func openBadger(dir string, s *Store) (db *badger.DB, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = &CorruptError{File: dir, Reason: fmt.Sprintf("opening the database failed: %v", r)}
+			err = &corrupt.Error{File: dir, Reason: fmt.Sprintf("opening the database failed: %v", r)}
 		}
 	}()
 	o := badger.DefaultOptions(dir)
@@ -31,7 +33,7 @@ func openBadger(dir string, s *Store) (db *badger.DB, err error) {
 		return nil, fmt.Errorf("open database: %w", err) // the system's no, not the bytes'
 	}
 	if err != nil {
-		return nil, &CorruptError{File: dir, Reason: err.Error()}
+		return nil, &corrupt.Error{File: dir, Reason: err.Error()}
 	}
 	return db, nil
 }

@@ -13,7 +13,7 @@
 //
 // An entry is in the log when StoreLogs returns: it survives a kill -9 of the process, and under Sync a loss of power.
 // Open finds it again or refuses: a log that may lack acknowledged entries is a [LostError], damaged bytes are a
-// [CorruptError], and both leave the files alone. A log is lost when its directory, a file or its id is gone or another
+// [corrupt.Error], and both leave the files alone. A log is lost when its directory, a file or its id is gone or another
 // one, when it ends before the mark or has another entry there, or when it begins after the newest snapshot. What the
 // store itself forgets is noticed too: a term below that of the log's last entry, fewer commits than its witness saw.
 //

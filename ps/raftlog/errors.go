@@ -13,8 +13,6 @@ var (
 	ErrInUse = errors.New("directory is in use by another server")
 	// ErrLost says that acknowledged entries of a group may be missing on this server: its id may never vote again.
 	ErrLost = errors.New("raft log is lost")
-	// ErrCorrupt says that bytes on disk fail their checks.
-	ErrCorrupt = errors.New("data on disk is corrupt")
 	// ErrFull says that the log has grown to twice its budget, or that its file system has no room for a segment.
 	ErrFull = errors.New("raft log is full")
 	// ErrClosed is returned by every call after Close.
@@ -35,18 +33,3 @@ func (e *LostError) Error() string {
 
 // Is reports a match with ErrLost.
 func (e *LostError) Is(target error) bool { return target == ErrLost }
-
-// CorruptError names the file and the offset of bytes that fail their checks. errors.Is(err, ErrCorrupt) holds.
-type CorruptError struct {
-	File   string
-	Offset int64
-	Reason string
-}
-
-// Error implements error.
-func (e *CorruptError) Error() string {
-	return fmt.Sprintf("corrupt file %s at offset %d: %s", e.File, e.Offset, e.Reason)
-}
-
-// Is reports a match with ErrCorrupt.
-func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"hcclps/ps/corrupt"
 )
 
 const (
@@ -104,7 +106,7 @@ func listSegments(dir string) (map[uint32]bool, error) {
 		}
 		no, err := strconv.ParseUint(name, 10, 32)
 		if err != nil || filepath.Base(segPath(dir, uint32(no))) != e.Name() {
-			return nil, &CorruptError{File: filepath.Join(dir, e.Name()), Reason: "not a name of a segment"}
+			return nil, &corrupt.Error{File: filepath.Join(dir, e.Name()), Reason: "not a name of a segment"}
 		}
 		nos[uint32(no)] = true
 	}
@@ -143,7 +145,7 @@ func openSegment(dir string, no uint32, size int64) (*segment, error) {
 	}
 	st, err := f.Stat()
 	if err == nil && (st.Size() != size || !st.Mode().IsRegular()) {
-		err = &CorruptError{File: path, Offset: st.Size(), Reason: fmt.Sprintf("file has %d bytes, %d are recorded", st.Size(), size)}
+		err = &corrupt.Error{File: path, Offset: st.Size(), Reason: fmt.Sprintf("file has %d bytes, %d are recorded", st.Size(), size)}
 	}
 	if err == nil {
 		err = allocate(f, size, dir)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"hcclps/ps/corrupt"
 )
 
 func TestEmpty(t *testing.T) {
@@ -303,9 +305,9 @@ func TestCarriedChecksum(t *testing.T) {
 	}
 	n.close()
 	err := n.open()
-	var c *CorruptError
+	var c *corrupt.Error
 	if !errors.As(err, &c) || !strings.Contains(c.Reason, "entry 2 fails its checksum") {
-		t.Fatalf("got %v, want a CorruptError for entry 2", err)
+		t.Fatalf("got %v, want a corrupt.Error for entry 2", err)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"hcclps/ps/corrupt"
 )
 
 // spoil changes one byte of a file.
@@ -66,22 +68,22 @@ func TestLostWhileStopped(t *testing.T) {
 		"store deleted": {func(n *node, _ string) { must(n.tb, os.RemoveAll(n.storeDir())) }, ErrLost, "has no log id"},
 		"older store put back": {func(n *node, older string) {
 			copyDir(n.tb, filepath.Join(older, "store"), n.storeDir())
-		}, ErrCorrupt, "older copy of the store"},
+		}, corrupt.Err, "older copy of the store"},
 		"database older than its witness": {func(n *node, older string) {
 			copyDir(n.tb, filepath.Join(older, "store", "badger"), filepath.Join(n.storeDir(), "badger"))
-		}, ErrCorrupt, "lost its newest writes"},
+		}, corrupt.Err, "lost its newest writes"},
 		"database deleted": {func(n *node, _ string) {
 			must(n.tb, os.RemoveAll(filepath.Join(n.storeDir(), "badger")))
-		}, ErrCorrupt, "database is gone"},
+		}, corrupt.Err, "database is gone"},
 		"witness deleted": {func(n *node, _ string) {
 			must(n.tb, os.Remove(filepath.Join(n.storeDir(), witnessName)))
-		}, ErrCorrupt, witnessName},
+		}, corrupt.Err, witnessName},
 		"segment truncated": {func(n *node, _ string) {
 			must(n.tb, os.Truncate(segPath(n.cfg.Dir, 3), 5000))
-		}, ErrCorrupt, "00000003.seg at offset 5000"},
-		"payload changed":    {func(n *node, _ string) { spoil(n.tb, segPath(n.cfg.Dir, 3), testSegment-4096) }, ErrCorrupt, "00000003.seg at offset 1040512: payload of entry 2"},
-		"descriptor changed": {func(n *node, _ string) { spoil(n.tb, segPath(n.cfg.Dir, 3), 64*5+8) }, ErrCorrupt, "00000003.seg at offset 320"},
-		"header changed":     {func(n *node, _ string) { spoil(n.tb, segPath(n.cfg.Dir, 3), 33) }, ErrCorrupt, "00000003.seg at offset 0"},
+		}, corrupt.Err, "00000003.seg at offset 5000"},
+		"payload changed":    {func(n *node, _ string) { spoil(n.tb, segPath(n.cfg.Dir, 3), testSegment-4096) }, corrupt.Err, "00000003.seg at offset 1040512: payload of entry 2"},
+		"descriptor changed": {func(n *node, _ string) { spoil(n.tb, segPath(n.cfg.Dir, 3), 64*5+8) }, corrupt.Err, "00000003.seg at offset 320"},
+		"header changed":     {func(n *node, _ string) { spoil(n.tb, segPath(n.cfg.Dir, 3), 33) }, corrupt.Err, "00000003.seg at offset 0"},
 		"segment zeroed": {func(n *node, _ string) {
 			must(n.tb, os.WriteFile(segPath(n.cfg.Dir, 3), make([]byte, testSegment), 0o600))
 		}, ErrLost, "ends at entry 0"},

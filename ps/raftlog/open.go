@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os"
 	"slices"
+
+	"hcclps/ps/corrupt"
 )
 
 // Open creates the log of a group that never had one, or recovers and verifies an existing one, every byte of it. A
-// lost log gives a LostError, a damaged one a CorruptError, an owned folder ErrInUse, too little space ErrFull; in
+// lost log gives a LostError, a damaged one a corrupt.Error, an owned folder ErrInUse, too little space ErrFull; in
 // all these cases the files of the log are left as they are. It starts no goroutine: call Run.
 func Open(cfg Config) (*Log, error) {
 	if err := cfg.validate(); err != nil {
@@ -146,7 +148,7 @@ func readHead(path string) ([]byte, error) {
 	b := make([]byte, headerSize)
 	_, err = f.ReadAt(b, 0)
 	if err != nil {
-		return nil, &CorruptError{File: path, Reason: fmt.Sprintf("read header: %v", err)}
+		return nil, &corrupt.Error{File: path, Reason: fmt.Sprintf("read header: %v", err)}
 	}
 	return b, nil
 }
@@ -174,7 +176,7 @@ func (l *Log) recover(known bool) error {
 	// Raft stores a term before any entry of it, so an older one means that the store, and the vote in it, went back.
 	term, err := l.cfg.Store.Group(l.cfg.Group).GetUint64([]byte("CurrentTerm"))
 	if err == nil && term < h.term {
-		return &CorruptError{File: l.cfg.Store.dir, Reason: fmt.Sprintf("term of group %d is %d, its log has entries of term %d: an older copy of the store was put back", l.cfg.Group, term, h.term)}
+		return &corrupt.Error{File: l.cfg.Store.dir, Reason: fmt.Sprintf("term of group %d is %d, its log has entries of term %d: an older copy of the store was put back", l.cfg.Group, term, h.term)}
 	}
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return fmt.Errorf("read term: %w", err)

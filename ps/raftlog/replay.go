@@ -6,6 +6,8 @@ import (
 	"hash/crc32"
 	"slices"
 	"sync/atomic"
+
+	"hcclps/ps/corrupt"
 )
 
 // history is what a set of segments was found to hold.
@@ -16,7 +18,7 @@ type history struct {
 	term        uint64     // of last
 	chain       uint32     // at last
 	seq         uint64     // highest number of a life seen
-	broken      *CorruptError
+	broken      *corrupt.Error
 }
 
 // replay reads the segments of log id, in any order, and judges them by the mark m. It changes no byte of them. An
@@ -83,7 +85,7 @@ func (h *history) sort(segs []*segment, id logID, group uint32) (live []*segment
 // breakAt remembers the first break that has bytes of this log behind it.
 func (h *history) breakAt(g *segment, off int, reason string) {
 	if h.broken == nil {
-		h.broken = &CorruptError{File: g.path, Offset: int64(off), Reason: reason}
+		h.broken = &corrupt.Error{File: g.path, Offset: int64(off), Reason: reason}
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/raft"
+
+	"hcclps/ps/corrupt"
 )
 
 // Stable is a group's raft.StableStore (term and vote) inside the server's Store. Every Set is synced when it
@@ -34,7 +36,7 @@ func (t *Stable) GetUint64(key []byte) (uint64, error) {
 		return 0, err
 	}
 	if len(v) != 8 {
-		return 0, &CorruptError{File: t.store.dir, Reason: fmt.Sprintf("key %q holds %d bytes, not a number", t.prefix+string(key), len(v))}
+		return 0, &corrupt.Error{File: t.store.dir, Reason: fmt.Sprintf("key %q holds %d bytes, not a number", t.prefix+string(key), len(v))}
 	}
 	return binary.LittleEndian.Uint64(v), nil
 }

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 
 	badger "github.com/dgraph-io/badger/v4"
+
+	"hcclps/ps/corrupt"
 )
 
 const (
@@ -66,7 +68,7 @@ func (l latch) lock()   { l <- struct{}{} }
 func (l latch) unlock() { <-l }
 
 // OpenStore opens or creates the store in dir. A second owner of dir gets an error that is ErrInUse; bytes that fail
-// their checks give a CorruptError.
+// their checks give a corrupt.Error.
 func OpenStore(dir string, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -107,12 +109,12 @@ func (s *Store) open() (err error) {
 	case err != nil:
 		return err
 	case len(v) != 8:
-		return &CorruptError{File: s.db.Opts().Dir, Reason: fmt.Sprintf("counter of commits has %d bytes", len(v))}
+		return &corrupt.Error{File: s.db.Opts().Dir, Reason: fmt.Sprintf("counter of commits has %d bytes", len(v))}
 	default:
 		s.count = binary.LittleEndian.Uint64(v)
 	}
 	if s.count < seen {
-		return &CorruptError{File: s.db.Opts().Dir, Reason: fmt.Sprintf("database holds %d commits, %d were made: it lost its newest writes", s.count, seen)}
+		return &corrupt.Error{File: s.db.Opts().Dir, Reason: fmt.Sprintf("database holds %d commits, %d were made: it lost its newest writes", s.count, seen)}
 	}
 	return s.Err()
 }
@@ -158,7 +160,7 @@ func (s *Store) read(key string) ([]byte, error) {
 		return nil, fmt.Errorf("read %q in store %s: %w", key, s.dir, err)
 	}
 	if v, err = unseal(key, raw); err != nil {
-		return nil, &CorruptError{File: s.db.Opts().Dir, Reason: fmt.Sprintf("key %q: %v", key, err)}
+		return nil, &corrupt.Error{File: s.db.Opts().Dir, Reason: fmt.Sprintf("key %q: %v", key, err)}
 	}
 	return v, nil
 }

@@ -7,6 +7,8 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
+
+	"hcclps/ps/corrupt"
 )
 
 // openWitness returns how many commits the witness file saw. It exists, durably, before the database does; later
@@ -19,7 +21,7 @@ func (s *Store) openWitness(fresh bool) (uint64, error) {
 	}
 	f, err := os.OpenFile(path, flag, 0o600)
 	if errors.Is(err, os.ErrNotExist) {
-		return 0, &CorruptError{File: path, Reason: "file is gone"}
+		return 0, &corrupt.Error{File: path, Reason: "file is gone"}
 	}
 	if err != nil {
 		return 0, fmt.Errorf("open witness: %w", err)
@@ -35,10 +37,10 @@ func (s *Store) openWitness(fresh bool) (uint64, error) {
 	}
 	count, ok := decodeWitness(b[:n])
 	if !ok {
-		return 0, &CorruptError{File: path, Reason: fmt.Sprintf("counter fails its checksum (%d bytes read: %v)", n, err)}
+		return 0, &corrupt.Error{File: path, Reason: fmt.Sprintf("counter fails its checksum (%d bytes read: %v)", n, err)}
 	}
 	if fresh && count > 0 {
-		return 0, &CorruptError{File: filepath.Join(s.dir, "badger"), Reason: fmt.Sprintf("database is gone, %d commits were made", count)}
+		return 0, &corrupt.Error{File: filepath.Join(s.dir, "badger"), Reason: fmt.Sprintf("database is gone, %d commits were made", count)}
 	}
 	return count, nil
 }

@@ -10,7 +10,7 @@ import (
 
 // Run compacts until ctx ends: whenever less than half of the bytes in the page files is needed by a snapshot, the files with the
 // least live bytes are copied, at Config.Rate, into a new one. It starts no goroutine. An error means that the folder is damaged
-// (*CorruptError) or not writable; a clean end is nil.
+// (*corrupt.Error) or not writable; a clean end is nil.
 func (s *Store) Run(ctx context.Context) error {
 	for {
 		victims := s.victims()

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"hcclps/ps/corrupt"
 )
 
 func diskUse(t *testing.T, dir string) (bytes int64) {
@@ -95,7 +97,7 @@ func TestCompactionNamesDamage(t *testing.T) {
 	if err := os.WriteFile(name, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var bad *CorruptError
+	var bad *corrupt.Error
 	if err := s.Run(t.Context()); !errors.As(err, &bad) || bad.File != name {
 		t.Fatal(err)
 	}

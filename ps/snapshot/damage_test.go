@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"hcclps/ps/corrupt"
 )
 
 func TestDamageIsNamed(t *testing.T) {
@@ -29,7 +31,7 @@ func TestDamageIsNamed(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := Open(Config{Dir: dir})
-			var bad *CorruptError
+			var bad *corrupt.Error
 			if !errors.As(err, &bad) || bad.File != path {
 				t.Fatalf("%s, %s: %v", name, what, err)
 			}
@@ -44,7 +46,7 @@ func TestDamageIsNamed(t *testing.T) {
 			if err := os.Remove(path); err != nil {
 				t.Fatal(err)
 			}
-			var bad *CorruptError
+			var bad *corrupt.Error
 			if _, err := Open(Config{Dir: dir}); !errors.As(err, &bad) || bad.File != path {
 				t.Fatalf("missing: %v", err)
 			}

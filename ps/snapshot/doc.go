@@ -9,7 +9,7 @@
 //	Run  -> compaction in background   Store.Open(id) -> the stream -> raft -> InstallSnapshot -> Sink.Write (the stream form)
 //
 // Promises: a snapshot exists when its manifest does, and it does whole; a crash or a full disk at any write leaves the previous ones
-// as they were; what is damaged is refused by name (*CorruptError), never replaced by something older. For the same reason List shows
+// as they were; what is damaged is refused by name (*corrupt.Error), never replaced by something older. For the same reason List shows
 // the newest snapshot only: raft would fall back to an older one when a restore fails, behind which the log has been cut.
 //
 // Goroutines: none is started here; Run compacts in the caller's. A Store may be used concurrently, a Sink and a reader by one

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"hcclps/ps/corrupt"
 )
 
 // load fills the books from the folder.
@@ -64,7 +66,7 @@ func (s *Store) loadManifest(seq uint64) error {
 		return err
 	}
 	m, err := decodeManifest(b)
-	if bad, ok := errors.AsType[*CorruptError](err); ok {
+	if bad, ok := errors.AsType[*corrupt.Error](err); ok {
 		bad.File = name
 		return bad
 	}
@@ -72,7 +74,7 @@ func (s *Store) loadManifest(seq uint64) error {
 		return err
 	}
 	if m.seq != seq {
-		return &CorruptError{File: name, Offset: 12, Reason: fmt.Sprintf("it is the manifest of snapshot %d", m.seq)}
+		return &corrupt.Error{File: name, Offset: 12, Reason: fmt.Sprintf("it is the manifest of snapshot %d", m.seq)}
 	}
 	s.snaps = append(s.snaps, m)
 	for _, n := range m.needs {
@@ -125,7 +127,7 @@ func (s *Store) verify() error {
 			open = p.file
 		}
 		if info, err := f.Stat(); err != nil || p.off < pageFileHeader || p.off > info.Size() || int64(p.n) > info.Size()-p.off {
-			return &CorruptError{File: f.Name(), Offset: p.off, Reason: fmt.Sprintf("page %d of %d bytes is outside the file", p.id, p.n)}
+			return &corrupt.Error{File: f.Name(), Offset: p.off, Reason: fmt.Sprintf("page %d of %d bytes is outside the file", p.id, p.n)}
 		}
 		var err error
 		if buf, err = readPayload(f, p.kind, &p.entry, buf); err != nil {

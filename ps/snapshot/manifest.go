@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/hashicorp/raft"
+
+	"hcclps/ps/corrupt"
 )
 
 const (
@@ -133,10 +135,10 @@ func (c *cursor) entry() entry {
 	return entry{id: c.u64(), file: c.u32(), off: int64(c.u64()), n: c.u32(), crc: c.u32()}
 }
 
-// decodeManifest checks everything that can be checked without the page files. Its error is a *CorruptError without a file's name.
+// decodeManifest checks everything that can be checked without the page files. Its error is a *corrupt.Error without a file's name.
 func decodeManifest(b []byte) (*manifest, error) {
 	bad := func(at int, format string, args ...any) (*manifest, error) {
-		return nil, &CorruptError{Offset: int64(at), Reason: fmt.Sprintf(format, args...)}
+		return nil, &corrupt.Error{Offset: int64(at), Reason: fmt.Sprintf(format, args...)}
 	}
 	if len(b) < manifestFixed+4 || string(b[:8]) != manifestMagic {
 		return bad(0, "not a manifest")

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"hcclps/ps/corrupt"
 )
 
 const (
@@ -117,14 +119,14 @@ func openPages(dir string, n uint32) (*os.File, error) {
 	name := pageFileName(dir, n)
 	f, err := os.Open(name)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, &CorruptError{File: name, Reason: "the file is missing"}
+		return nil, &corrupt.Error{File: name, Reason: "the file is missing"}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open page file: %w", err)
 	}
 	var h [pageFileHeader]byte
 	if _, err := f.ReadAt(h[:], 0); err != nil || string(h[:8]) != pageMagic || le.Uint32(h[8:]) != pageVersion || le.Uint32(h[12:]) != n {
-		return nil, errors.Join(&CorruptError{File: name, Reason: fmt.Sprintf("not page file %d in format version %d", n, pageVersion)}, f.Close())
+		return nil, errors.Join(&corrupt.Error{File: name, Reason: fmt.Sprintf("not page file %d in format version %d", n, pageVersion)}, f.Close())
 	}
 	return f, nil
 }
@@ -136,10 +138,10 @@ func readPayload(f *os.File, kind Kind, e *entry, buf []byte) ([]byte, error) {
 	}
 	buf = buf[:e.n]
 	if _, err := f.ReadAt(buf, e.off); err != nil {
-		return buf, &CorruptError{File: f.Name(), Offset: e.off, Reason: fmt.Sprintf("page %d of %d bytes cannot be read: %v", e.id, e.n, err)}
+		return buf, &corrupt.Error{File: f.Name(), Offset: e.off, Reason: fmt.Sprintf("page %d of %d bytes cannot be read: %v", e.id, e.n, err)}
 	}
 	if crc := recordCRC(kind, e.id, buf); crc != e.crc {
-		return buf, &CorruptError{File: f.Name(), Offset: e.off, Reason: fmt.Sprintf("page %d: CRC is %08x, the manifest says %08x", e.id, crc, e.crc)}
+		return buf, &corrupt.Error{File: f.Name(), Offset: e.off, Reason: fmt.Sprintf("page %d: CRC is %08x, the manifest says %08x", e.id, crc, e.crc)}
 	}
 	return buf, nil
 }

@@ -26,18 +26,6 @@ type Config struct {
 // ErrFull is in the error of a snapshot for which the disk had no space. What was there before is as it was.
 var ErrFull = errors.New("no space left for a snapshot")
 
-// CorruptError says which file is bad, where and in what.
-type CorruptError struct {
-	File   string
-	Offset int64
-	Reason string
-}
-
-// Error names file, offset and fault.
-func (e *CorruptError) Error() string {
-	return fmt.Sprintf("%s is corrupt at byte %d: %s", e.File, e.Offset, e.Reason)
-}
-
 // Store holds the snapshots of one group. All methods may be called concurrently.
 type Store struct {
 	cfg  Config
@@ -55,7 +43,7 @@ type Store struct {
 }
 
 // Open reads and verifies every manifest and the CRC of every page, removes what a crash has left, and makes the folder if it is
-// missing. A damaged or missing file is a *CorruptError: the group must not be started.
+// missing. A damaged or missing file is a *corrupt.Error: the group must not be started.
 func Open(cfg Config) (*Store, error) {
 	if cfg.Dir == "" {
 		return nil, errors.New("open snapshots: no directory given")
@@ -127,7 +115,7 @@ func (m *manifest) copyMeta() *raft.SnapshotMeta {
 	return &meta
 }
 
-// Open yields the stream of a snapshot; what it needs stays on disk until it is closed. Damage found on the way is a *CorruptError.
+// Open yields the stream of a snapshot; what it needs stays on disk until it is closed. Damage found on the way is a *corrupt.Error.
 func (s *Store) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,6 +7,8 @@ import (
 	"hash/crc32"
 	"io"
 	"slices"
+
+	"hcclps/ps/corrupt"
 )
 
 // Kind says what a record of the stream is.
@@ -93,7 +95,7 @@ type checker struct {
 }
 
 func (c *checker) bad(format string, args ...any) error {
-	return &CorruptError{File: "snapshot stream", Offset: c.offset, Reason: fmt.Sprintf(format, args...)}
+	return &corrupt.Error{File: "snapshot stream", Offset: c.offset, Reason: fmt.Sprintf(format, args...)}
 }
 
 // header judges a record by its 20 bytes, before its data are read.
@@ -161,7 +163,7 @@ type Reader struct {
 func NewReader(in io.Reader) *Reader { return &Reader{in: in} }
 
 // Next yields the head and then every page, ids ascending, and io.EOF when the end record has been seen and agrees. data is valid until
-// the next call. A stream that ends early, is damaged or out of order gives a *CorruptError with the offset of the record. After an
+// the next call. A stream that ends early, is damaged or out of order gives a *corrupt.Error with the offset of the record. After an
 // error Next repeats it.
 func (r *Reader) Next() (kind Kind, id uint64, data []byte, err error) {
 	for r.err == nil {
