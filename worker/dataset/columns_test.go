@@ -224,9 +224,9 @@ func TestHashBits(t *testing.T) {
 
 func TestInference(t *testing.T) {
 	var text strings.Builder
-	text.WriteString("n,one,u,t,m,g,void,label\n")
+	text.WriteString("n,one,u,t,m,g,half,void,label\n")
 	for i := range 1000 {
-		fmt.Fprintf(&text, "%d,5,%d.5,t%d,%s,%s,,%d\n", i, i%7, i%3, []string{"?", "1", "2"}[i%3], []string{"a|b", "c", "a|c|d"}[i%3], i%2)
+		fmt.Fprintf(&text, "%d,5,%d.5,t%d,%s,%s,%s,,%d\n", i, i%7, i%3, []string{"?", "1", "2"}[i%3], []string{"a|b", "c", "a|c|d"}[i%3], []string{"a|b", "c"}[i%2], i%2)
 	}
 	path := file(t, "f", text.String())
 	s, err := dataset.Inspect(dataset.Config{Format: "csv", Paths: []string{path}})
@@ -265,6 +265,9 @@ func TestInference(t *testing.T) {
     kind: ids
     as: text
     separator: '|'
+  - name: half
+    kind: id
+    as: text
   - name: void
     kind: id
     as: text
@@ -274,7 +277,7 @@ func TestInference(t *testing.T) {
 	}
 	r := open(t, dataset.Config{Format: "csv", Paths: []string{path}, Schema: schema(t, string(got))})
 	_, _, keys := read(t, r)
-	for name, n := range map[string]int{"n": 20, "one": 1, "u": 7, "t": 3, "m": 3, "g": 4, "void": 1} {
+	for name, n := range map[string]int{"n": 20, "one": 1, "u": 7, "t": 3, "m": 3, "g": 4, "half": 2, "void": 1} {
 		if len(keys[name]) != n {
 			t.Errorf("%s: %d ids, want %d", name, len(keys[name]), n)
 		}
@@ -286,6 +289,24 @@ func TestInference(t *testing.T) {
 	}
 }
 
+// TestFitDoesNotSeeTestRows: the rows of the other part of the split say nothing.
+func TestFitDoesNotSeeTestRows(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("label,n\n")
+	for i := range 1000 {
+		n := i % 90
+		if i%10 == 9 {
+			n = 1_000_000 + i
+		}
+		fmt.Fprintf(&text, "1,%d\n", n)
+	}
+	cfg := dataset.Config{Format: "csv", Paths: []string{file(t, "f", text.String())}, Split: dataset.Split{Every: 10}}
+	edges := open(t, cfg).Schema().Features[1].Fit.Edges
+	if len(edges) != 19 || slices.Max(edges) >= 90 {
+		t.Errorf("edges %v", edges)
+	}
+}
+
 func TestSideTable(t *testing.T) {
 	side := file(t, "side.csv", "id,title,year\n7,\"a, b\",1999\n8,c,\n")
 	features := "features:\n  - {name: item, kind: id}\n  - {name: title, kind: id}\n  - {name: year, kind: id, missing: skip}\njoin:\n  - {file: " + side + ", key: id, on: item}\n"
@@ -294,6 +315,12 @@ func TestSideTable(t *testing.T) {
 	titles := b.Column("title").Keys
 	if len(titles) != 3 || titles[0] == titles[1] || titles[1] == titles[2] || !slices.Equal(b.Column("year").Keys, []uint64{1999}) || !slices.Equal(b.Column("year").Offsets, []int32{0, 1, 1, 1}) {
 		t.Errorf("%+v", b.Features)
+	}
+	short := file(t, "short.csv", "id,tag\n7,1\n8,2\n9,3\n")
+	b = columns(t, dataset.Config{Format: "csv", Paths: []string{path}},
+		"features:\n  - {name: t, column: s_tag, kind: id}\njoin:\n  - {file: "+short+", key: id, on: item, prefix: s_}\n")
+	if k := b.Column("t").Keys; !slices.Equal(k, []uint64{1, 2, 3}) {
+		t.Errorf("one joined column is %v", k)
 	}
 	cases := map[string]struct{ side, join, says string }{
 		"twice":     {"id,x\n7,1\n7,2\n", "key: id, on: item", `:3:1: "7": want a key that no other row has`},
