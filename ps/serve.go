@@ -97,6 +97,8 @@ func groupOf(m wire.Message) uint32 {
 		return m.Group
 	case *wire.Put:
 		return m.Group
+	case *wire.Rule:
+		return m.Group
 	default:
 		return layout.MetaGroup // no shard has this number
 	}

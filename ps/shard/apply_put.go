@@ -3,6 +3,7 @@ package shard
 import (
 	"fmt"
 
+	"hcclps/ps/optim"
 	"hcclps/ps/table"
 	"hcclps/ps/wire"
 )
@@ -15,6 +16,11 @@ func putRows(m *wire.Put) ([]table.Row, error) {
 		return nil, err
 	}
 	rows := make([]table.Row, len(in))
+	for _, v := range m.Rule.Pow {
+		if !(v >= 0 && v <= 1) {
+			return nil, fmt.Errorf("a power of its optimizer is %v", v)
+		}
+	}
 	for i, r := range in {
 		if i > 0 && in[i-1].Key >= r.Key {
 			return nil, fmt.Errorf("key %d after key %d", r.Key, in[i-1].Key)
@@ -52,7 +58,7 @@ func (s *State) put(m *wire.Put, p *prepared) (wire.Answer, error) {
 		return no("another load (%016x) has begun here, this is %016x: use a new job", j.Loading, m.Load)
 	case p.err != nil:
 		return no("table %d: %v", m.Table, p.err)
-	case len(p.rows) > 0 && t == nil:
+	case t == nil && (len(p.rows) > 0 || m.Rule.Steps > 0):
 		return no("table %d does not exist", m.Table)
 	}
 	if len(p.rows) > 0 {
@@ -64,6 +70,10 @@ func (s *State) put(m *wire.Put, p *prepared) (wire.Answer, error) {
 		}
 		s.digest.word(uint64(t.Slot))
 		s.digest.bytes(m.Rows)
+	}
+	if m.Rule.Steps > 0 {
+		t.Opt = optim.State(m.Rule)
+		s.digest.word(m.Rule.Steps)
 	}
 	j.Loading, j.Loaded = m.Load, m.Complete
 	return w.answer(j, wire.OK, ""), nil

@@ -48,7 +48,7 @@ func (d *draws) entry(s *State) []byte {
 	case 4:
 		return wire.AppendEntry(nil, wire.Entry{Message: &wire.Release{Group: 1, Job: "j", Plan: uint64(d.n(6)), Drop: d.n(4) == 0}})
 	case 5:
-		m := &wire.Put{Target: d.target(), Load: uint64(d.n(3)), Table: uint32(1 + d.n(2)), Complete: d.n(4) == 0}
+		m := &wire.Put{Target: d.target(), Load: uint64(d.n(3)), Table: uint32(1 + d.n(2)), Complete: d.n(4) == 0, Rule: wire.RuleState{Steps: uint64(d.n(2)), Pow: [2]float64{float64(d.n(3)), 0.5}}}
 		for k := range uint64(d.n(3)) {
 			values := make([]float32, 1+d.n(4))
 			m.Rows = wire.AppendRow(m.Rows, wire.Row{Key: k, Step: 9, Sightings: uint16(d.n(9)), Values: values})

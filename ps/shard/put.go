@@ -65,3 +65,22 @@ func (g *Group) loaded(m *wire.Put) wire.Answer {
 		return wire.Answer{Status: wire.Refused, Detail: fmt.Sprintf("load into job %q: its clock is %d, and it was not loaded with this before", m.Job, a.job.Clock)}
 	}
 }
+
+// rule answers what a table's optimizer remembers, as of some moment after the
+// request arrived.
+func (g *Group) rule(ctx context.Context, m *wire.Rule) (wire.Answer, []byte) {
+	if !g.IsLeader() || g.fresh.wait(ctx) != nil {
+		return g.elsewhere(), nil
+	}
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	j := g.state.jobs[m.Job]
+	if j == nil {
+		return wire.Answer{Status: wire.Unknown, Detail: fmt.Sprintf("job %q is unknown here", m.Job)}, nil
+	}
+	t := j.table(m.Table)
+	if t == nil {
+		return j.answer(wire.Refused, fmt.Sprintf("table %d of job %q does not exist here", m.Table, m.Job)), nil
+	}
+	return j.answer(wire.OK, ""), wire.AppendRule(nil, wire.RuleState(t.Opt))
+}

@@ -28,6 +28,9 @@ func (g *Group) Serve(ctx context.Context, m wire.Message, bodyLen int, r Reques
 		g.reply(r, g.probe(m))
 	case *wire.Scan:
 		g.scan(ctx, m, r)
+	case *wire.Rule:
+		a, body := g.rule(ctx, m)
+		g.reply(r, a, body)
 	case *wire.Put:
 		g.reply(r, g.put(ctx, m, bodyLen, r))
 	case *wire.Fence, *wire.Finish, *wire.Hold, *wire.Release:

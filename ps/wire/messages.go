@@ -1,5 +1,7 @@
 package wire
 
+import "math"
+
 // Target names the shard and the session of a request. A step is one
 // transaction per shard under the identity (Worker, step); Incarnation is the
 // fence that tells a restarted worker from its own ghost.
@@ -255,6 +257,7 @@ type Put struct {
 	Target
 	Load     uint64 // not 0
 	Table    uint32
+	Rule     RuleState // of the table's optimizer; Steps 0: nothing to set
 	Rows     []byte
 	Complete bool // these were the last
 	// Wait asks only: OK if the load is complete here, Pending if not.
@@ -266,7 +269,51 @@ func (m *Put) fields(c *coder) {
 	m.Target.fields(c)
 	c.u64(&m.Load)
 	c.u32(&m.Table)
+	m.Rule.fields(c)
 	c.bytes(&m.Rows)
 	c.bool(&m.Complete)
 	c.bool(&m.Wait)
+}
+
+// RuleState is what an optimizer remembers of a table beside its rows: the
+// steps, and powers that its bias correction needs.
+type RuleState struct {
+	Steps uint64     `json:"steps"`
+	Pow   [2]float64 `json:"pow"`
+}
+
+func (r *RuleState) fields(c *coder) {
+	c.u64(&r.Steps)
+	for i := range r.Pow {
+		u := math.Float64bits(r.Pow[i])
+		c.u64(&u)
+		r.Pow[i] = math.Float64frombits(u)
+	}
+}
+
+// AppendRule writes the body of an answer to Rule.
+func AppendRule(dst []byte, r RuleState) []byte {
+	c := coder{buf: dst}
+	r.fields(&c)
+	return c.buf
+}
+
+// DecodeRule reads one.
+func DecodeRule(b []byte) (RuleState, error) {
+	var r RuleState
+	c := coder{buf: b, read: true}
+	r.fields(&c)
+	return r, c.end()
+}
+
+// Rule asks for what a table's optimizer remembers. Answer body: see AppendRule.
+type Rule struct {
+	Target
+	Table uint32
+}
+
+func (*Rule) kind() Kind { return KindRule }
+func (m *Rule) fields(c *coder) {
+	m.Target.fields(c)
+	c.u32(&m.Table)
 }

@@ -39,6 +39,8 @@ const (
 	KindProbe   Kind = 7 // where a job is on this shard: Probe
 	KindScan    Kind = 8 // rows in key order: Scan
 	KindPut     Kind = 9 // rows as they are, before the first step: Put
+
+	KindRule Kind = 10 // what a table's optimizer remembers: Rule
 )
 
 // Requests to the meta group, answered by its leader.
@@ -109,6 +111,8 @@ func Decode(head []byte) (Message, error) {
 		m = &Scan{}
 	case KindPut:
 		m = &Put{}
+	case KindRule:
+		m = &Rule{}
 	default:
 		return nil, fmt.Errorf("%w: kind %d is no request to a shard", ErrMalformed, k)
 	}

@@ -46,7 +46,8 @@ func messages() []wire.Message {
 		&wire.Release{Group: 3, Job: "clicks", Plan: 4, Drop: true},
 		&wire.Probe{Group: 3, Job: "clicks"},
 		&wire.Scan{Target: target(), Table: 2, After: 17, First: true, Limit: 100},
-		&wire.Put{Target: target(), Load: 5, Table: 2, Rows: wire.AppendRow(nil, wire.Row{Key: 9, Sightings: 3, Values: []float32{1, 2}}), Complete: true, Wait: true},
+		&wire.Put{Target: target(), Load: 5, Table: 2, Rule: wire.RuleState{Steps: 7, Pow: [2]float64{0.5, 0.25}}, Rows: wire.AppendRow(nil, wire.Row{Key: 9, Sightings: 3, Values: []float32{1, 2}}), Complete: true, Wait: true},
+		&wire.Rule{Target: target(), Table: 2},
 	}
 }
 
@@ -214,6 +215,13 @@ func normal(m wire.Message) wire.Message {
 	if h, ok := m.(*wire.Hold); ok && h.Plan.Rate != h.Plan.Rate {
 		h.Plan.Rate = 0
 	}
+	if p, ok := m.(*wire.Put); ok {
+		for i, v := range p.Rule.Pow {
+			if v != v {
+				p.Rule.Pow[i] = 0
+			}
+		}
+	}
 	return m
 }
 
@@ -256,8 +264,11 @@ func FuzzDecodeSections(f *testing.F) {
 
 func FuzzDecodeAnswer(f *testing.F) {
 	f.Add(wire.AppendAnswer(nil, wire.Answer{Detail: "x"}))
-	f.Fuzz(func(_ *testing.T, b []byte) {
+	f.Fuzz(func(t *testing.T, b []byte) {
 		_, _ = wire.DecodeAnswer(b)
 		_, _ = wire.DecodeRows(b)
+		if r, err := wire.DecodeRule(b); err == nil && !bytes.Equal(wire.AppendRule(nil, r), b) {
+			t.Error("a rule's state does not round-trip")
+		}
 	})
 }
