@@ -2,6 +2,7 @@ package pstest_test
 
 import (
 	"context"
+	crand "crypto/rand"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -100,8 +101,9 @@ func train(b *testing.B, l *ps.Local, world int) {
 	models := make([]*model.LR, world)
 	clients := make([]*worker.Client, world)
 	var all sync.WaitGroup
+	job := crand.Text()       // a new one each time: those before have ended
 	for rank := range world { // together: a job begins when its workers are there
-		clients[rank] = join(b, l, worker.Config{Job: fmt.Sprintf("%s/%d", b.Name(), b.N), Rank: rank, World: world})
+		clients[rank] = join(b, l, worker.Config{Job: job, Rank: rank, World: world})
 		all.Go(func() {
 			var err error
 			if models[rank], err = model.NewLR(b.Context(), clients[rank], worker.Optimizer{}); err != nil {
