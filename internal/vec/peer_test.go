@@ -4,10 +4,10 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"math"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,8 +70,9 @@ func (p *peer) ask(b *testing.B, name string, n int, ms float64, coeffs []float6
 	return v
 }
 
-// least is the least thread CPU time of one call of f, in nanoseconds, over ms milliseconds.
-func least(b *testing.B, calls int, ms float64, f func()) float64 {
+// measure is the thread CPU time of one call of f, in nanoseconds, over ms milliseconds: the lower quartile of turns of a millisecond or two, since the
+// machine may be shared and the clock of a virtual one jumps.
+func measure(b *testing.B, ms float64, f func()) float64 {
 	b.Helper()
 	clock := func() float64 {
 		var ts unix.Timespec
@@ -82,23 +83,36 @@ func least(b *testing.B, calls int, ms float64, f func()) float64 {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	best := math.Inf(1)
+	var took []float64
+	calls := 1
 	for end := clock() + ms*1e6; ; {
 		began := clock()
 		for range calls {
 			f()
 		}
-		now := clock()
-		best = min(best, (now-began)/float64(calls))
-		if now >= end {
-			return best
+		t := clock() - began
+		if t < 1e6 {
+			calls *= 2
+			continue
+		}
+		took = append(took, t/float64(calls))
+		if clock() > end {
+			break
 		}
 	}
+	slices.Sort(took)
+	return took[len(took)/4]
 }
 
-const rounds = 4 // of each side, in turn
+// middle is the median.
+func middle(v []float64) float64 {
+	slices.Sort(v)
+	return v[len(v)/2]
+}
 
-// BenchmarkPeerNeedsGcc compares every kernel with its twin in C, in turn, by the least CPU time of a call:
+const rounds = 5 // of each side, in turn; their median counts
+
+// BenchmarkPeerNeedsGcc compares every kernel with its twin in C, in turn, by thread CPU time:
 // go test -run '^$' -bench PeerNeedsGcc -benchtime 1x ./internal/vec
 func BenchmarkPeerNeedsGcc(b *testing.B) {
 	p := newPeer(b)
@@ -109,11 +123,12 @@ func BenchmarkPeerNeedsGcc(b *testing.B) {
 			in := benchSlices(n, k.slices)
 			b.Run(fmt.Sprintf("%s/%dKiB", k.name, size>>10), func(b *testing.B) {
 				for range b.N {
-					ours, theirs := math.Inf(1), math.Inf(1)
+					var us, them []float64
 					for range rounds {
-						ours = min(ours, least(b, 1+(1<<18)/n, 30, func() { k.run(c, in) }))
-						theirs = min(theirs, p.ask(b, k.name, n, 30, c))
+						us = append(us, measure(b, 30, func() { k.run(c, in) }))
+						them = append(them, p.ask(b, k.name, n, 30, c))
 					}
+					ours, theirs := middle(us), middle(them)
 					b.ReportMetric(float64(k.touched(n))/ours, "GB/s")
 					b.ReportMetric(float64(k.touched(n))/theirs, "C_GB/s")
 					b.ReportMetric(theirs/ours, "ratio")
@@ -124,23 +139,24 @@ func BenchmarkPeerNeedsGcc(b *testing.B) {
 	}
 }
 
-// BenchmarkPeakNeedsGcc gives the products at the shapes of a deep model as a share of the core's peak, by the least CPU time of a call:
+// BenchmarkPeakNeedsGcc gives the products at the shapes of a deep model as a share of the core's peak, by thread CPU time:
 // go test -run '^$' -bench PeakNeedsGcc -benchtime 1x ./internal/vec
 func BenchmarkPeakNeedsGcc(b *testing.B) {
 	peer := newPeer(b)
-	peak := 0.0 // the best seen, since the machine may be shared
+	peak := 0.0 // the best so far, since the machine may be shared
 	for _, s := range deepShapes() {
 		m, k, n := s[0], s[1], s[2]
 		in := benchSlices(max(m*k, k*n, m*n), 3)
 		for _, p := range products() {
 			b.Run(fmt.Sprintf("%dx%dx%d/%s", m, k, n, p.name), func(b *testing.B) {
 				for range b.N {
-					best := math.Inf(1)
+					var took, peaks []float64
 					for range rounds {
-						best = min(best, least(b, 1, 30, func() { p.run(in[0], in[1], in[2], m, k, n, false) }))
-						peak = max(peak, peer.ask(b, "peak", 1, 20, nil)/1e9)
+						took = append(took, measure(b, 30, func() { p.run(in[0], in[1], in[2], m, k, n, false) }))
+						peaks = append(peaks, peer.ask(b, "peak", 1, 30, nil)/1e9)
 					}
-					rate := 2 * float64(m) * float64(k) * float64(n) / best
+					peak = max(peak, middle(peaks))
+					rate := 2 * float64(m) * float64(k) * float64(n) / middle(took)
 					b.ReportMetric(rate, "GFLOP/s")
 					b.ReportMetric(peak, "peak_GFLOP/s")
 					b.ReportMetric(rate/peak, "share")
