@@ -15,8 +15,9 @@ import (
 	"hcclps/ps/wire"
 )
 
-// scanRows is how many rows one scan of a shard asks for.
-const scanRows = 4096
+// scanRows is how many rows one scan of a shard asks for, each of which looks at
+// every key there; a server answers with less where they are long.
+const scanRows = 1 << 16
 
 // Digest waits until every worker has finished, and is the SHA-256 over all
 // tables by name, their rows by ascending key, and the bits of weights and

@@ -9,7 +9,7 @@ import (
 
 // Grad gives the gradient of a Lookup's or Value's result, summed over the
 // batch's rows; the SDK spreads a pooled one over the rows behind it. Given
-// twice, gradients add up.
+// twice, gradients add up, and so they do over the batches of a step.
 func (s *Step) Grad(of Tensor, grad []float32) error {
 	o := of.of
 	if o == nil || len(grad) != len(of.Data) {
@@ -47,28 +47,15 @@ func (s *Step) GradOf(d Tensor) []float32 {
 	return d.of.grad
 }
 
-// collect makes room for the gradient.
+// collect makes room for the gradient: zeros, or what earlier batches of the step
+// have summed up.
 func (o *operand) collect() {
 	if !o.used {
 		o.grad, o.used = zeroed(o.grad, len(o.rows)), true
-	}
-}
-
-// gradients is what the step pushes, one Gradient a table.
-func (s *Step) gradients() []Gradient {
-	var grads []Gradient
-	for _, o := range s.operands {
-		if !o.used {
-			continue
+		if o.tally != nil {
+			o.tally.into(o)
 		}
-		g := Gradient{Table: o.table, Keys: o.keys, Values: o.grad}
-		if i := slices.IndexFunc(grads, func(h Gradient) bool { return same(h.Table, g.Table) }); i >= 0 {
-			grads[i] = addGradients(grads[i], g)
-			continue
-		}
-		grads = append(grads, g)
 	}
-	return grads
 }
 
 // addGradients merges two gradients of one table: a's share of a row first.

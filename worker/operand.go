@@ -31,6 +31,7 @@ type operand struct {
 	out   []float32 // pooled
 	grad  []float32 // like rows
 	used  bool      // grad was given
+	tally *tally    // where grad goes on; nil: a step is one batch
 }
 
 // Lookup reads the rows of r's keys and pools each bag: [rows, dim], or
@@ -105,12 +106,19 @@ func (s *Step) operand(t Table, r Ragged) (*operand, error) {
 	if i := slices.IndexFunc(s.ready, func(o *operand) bool { return same(o.table, t) && sameKeys(o.bags, r) }); i >= 0 {
 		o := s.ready[i]
 		s.ready = slices.Delete(s.ready, i, i+1)
-		s.operands = append(s.operands, o)
+		s.use(o)
 		return o, nil
 	}
 	o := s.newOperand(t, r)
-	s.operands = append(s.operands, o)
+	s.use(o)
 	return o, s.read(s.ctx, s.at(), []*operand{o})
+}
+
+func (s *Step) use(o *operand) {
+	if o.tally = nil; s.accumulates {
+		o.tally = s.tallyOf(o.table)
+	}
+	s.operands = append(s.operands, o)
 }
 
 func sameKeys(a, b Ragged) bool {

@@ -11,9 +11,15 @@ import (
 // Optimizer is an update rule by name, with the hyper-parameters that differ
 // from its defaults.
 type Optimizer struct {
-	Name   string // sgd, adagrad, adam; "adagrad"
-	Params map[string]float64
+	Name     string // one of ps/optim; "adagrad"
+	Params   map[string]float64
+	Schedule Schedule // of the learning rate, step by step; zero: constant
 }
+
+// Schedule is how a learning rate changes from step to step: warm-up, then
+// constant, linear, cosine, step or inverse_sqrt. It is part of a table's
+// description. ScaleRate multiplies what it says.
+type Schedule = wire.Schedule
 
 // Init is an initializer by name, with its parameters: zeros, constant(value),
 // uniform(low, high), normal(mean, std), and others of ps/table.
@@ -107,7 +113,16 @@ func (c *Client) create(ctx context.Context, w wire.Table, init Init, opt Optimi
 	if w.NonFinite == "" {
 		w.NonFinite = "reject"
 	}
+	w.Schedule = opt.Schedule
 	w.Seed = tableSeed(c.session.params.Seed, w.Name)
+	if known := c.tables[w.Name]; known != nil {
+		w.Seed = known.Seed // a loaded table keeps the initial rows of where it comes from
+	}
+	return c.agree(ctx, w)
+}
+
+// agree creates a table as described, or finds it.
+func (c *Client) agree(ctx context.Context, w wire.Table) (*table, error) {
 	var made wire.Table
 	err := c.servers.control(ctx, fmt.Sprintf("create table %q", w.Name), wire.KindTable, wire.TableRequest{SessionRef: c.ref(), Table: w}, &made)
 	if err != nil {

@@ -4,34 +4,67 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"hcclps/worker/dataset"
 )
 
-// TrainOptions says how long to train and how.
+// TrainOptions says how long to train and how. Every worker of a job gives the
+// same, but for EvalOn, KeepBest, About and OnStep. How a learning rate changes
+// is part of a table: Optimizer.Schedule.
 type TrainOptions struct {
-	Epochs     int            // 1
-	NoPrefetch bool           // read a batch's rows when its step begins, not one step ahead; the bits under bsp are the same
-	OnStep     func(Progress) // called after every step
+	Epochs     int  // 1
+	NoPrefetch bool // read a batch's rows when its step begins, not one step ahead; the bits under bsp are the same
+	// Accumulate is the number of batches whose gradients are one push; 1. A step
+	// of n batches of m rows has the rows of one batch of n x m, in their order,
+	// and gradients go on adding where the batch before left off: where a model
+	// sums its dense gradients with GradOf, row by row, the bits are those of that
+	// batch.
+	Accumulate int
+	Clip       Clip
+
+	// EvalEvery makes rank 0 evaluate after each so many steps, and at the end; 0:
+	// never. It reads the parameters as of its clock: under bsp exactly those
+	// after that step, since the others wait for its next push, for which
+	// their Config.Deadline must leave time.
+	EvalEvery int
+	EvalOn    dataset.Source // rank 0's data for that, from its start each time
+	Metrics   []string       // to report (see Metrics); default logloss and auc, or rmse and mae
+	// EarlyStop ends training for all workers at one step.
+	EarlyStop EarlyStop
+	// KeepBest names a folder where rank 0 saves the model whenever EarlyStop's
+	// metric is better than ever before; Load brings it back.
+	KeepBest string
+	About    About // of the model that KeepBest saves
+
+	OnStep func(Progress) // called after every step
+}
+
+func (opt *TrainOptions) defaults() error {
+	opt.Epochs, opt.Accumulate = max(opt.Epochs, 1), max(opt.Accumulate, 1)
+	return opt.Clip.validate()
 }
 
 // Progress is where training is.
 type Progress struct {
-	Step  uint64 // steps completed by this worker, of all its sessions
-	Epoch int
-	Rows  uint64  // rows trained on by this session
-	Loss  float64 // mean over the rows of the last step, 0 without any
+	Step    uint64 // steps completed by this worker, of all its sessions
+	Epoch   int
+	Rows    uint64             // rows trained on by this session
+	Loss    float64            // mean over the rows of the last step, 0 without any
+	Metrics map[string]float64 // of the evaluation after this step; nil without one
 }
 
 // Report is what Train did in this session.
 type Report struct {
-	Resumed uint64        // step the session resumed at
-	Steps   uint64        // steps completed when it ended, of all sessions of this worker
-	Rows    uint64        // rows trained on
-	Loss    float64       // mean training loss over those rows
-	Elapsed time.Duration // wall time
+	Resumed  uint64             // step the session resumed at
+	Steps    uint64             // steps completed when it ended, of all sessions of this worker
+	Rows     uint64             // rows trained on
+	Loss     float64            // mean training loss over those rows
+	Elapsed  time.Duration      // wall time
+	Stopped  bool               // a stop plan ended training, EarlyStop's for instance
+	Best     float64            // best value of EarlyStop's metric
+	BestStep uint64             // the step it belongs to; 0: nothing was evaluated here
+	Metrics  map[string]float64 // of the last evaluation
 }
 
 // Train runs the model over the source's batches, from where this worker's
@@ -39,19 +72,21 @@ type Report struct {
 // same model, source and options. While a step is computed the rows of the next
 // batch are asked for; servers answer when the step's push has been applied.
 //
-// A stop plan ends training at the same step on every worker: Train then
-// returns what it did and ErrStopped.
+// A stop plan (Stop, EarlyStop) ends training at the same step on every worker:
+// each Train then finishes, and says so in its report.
 func (c *Client) Train(ctx context.Context, m Model, src dataset.Source, opt TrainOptions) (Report, error) {
-	t := &trainer{c: c, m: m, opt: opt, feed: c.newFeed(src, max(opt.Epochs, 1)), start: time.Now()}
+	t := &trainer{c: c, m: m, opt: opt, start: time.Now()}
 	t.rep.Resumed, t.rep.Steps = c.Clock(), c.Clock()
-	t.step = Step{c: c, training: true}
-	err := t.run(ctx)
+	err := t.run(ctx, src)
 	if err == nil {
 		err = c.Finish(ctx)
 	}
 	t.rep.Elapsed = time.Since(t.start)
 	if t.rep.Rows > 0 {
 		t.rep.Loss = t.loss / float64(t.rep.Rows)
+	}
+	if w := t.watch; w != nil {
+		t.rep.Best, t.rep.BestStep, t.rep.Metrics = w.best, w.at, w.values
 	}
 	if err != nil {
 		return t.rep, fmt.Errorf("train: %w", err)
@@ -64,116 +99,157 @@ type trainer struct {
 	m     Model
 	opt   TrainOptions
 	feed  feed
+	watch *watch // nil: nothing is evaluated here
 	step  Step
 	batch [2]dataset.Batch
 	rep   Report
 	loss  float64
 	start time.Time
+
+	// Of the step under way.
+	rows     int
+	lossSum  float64
+	lossRows int
 }
 
-// ahead is a read of the next batch's rows, under way.
-type ahead struct {
-	uses []*operand
-	done chan error
-}
-
-func (t *trainer) run(ctx context.Context) error {
-	if err := t.feed.resume(t.c.session.cursor); err != nil {
+func (t *trainer) run(ctx context.Context, src dataset.Source) error {
+	err := t.opt.defaults()
+	if err == nil {
+		t.watch, err = newWatch(&t.opt, t.c.cfg.Rank, regression(t.m))
+	}
+	if err != nil {
+		return err
+	}
+	t.feed = t.c.newFeed(src, t.opt.Epochs, t.opt.Accumulate)
+	t.step = Step{c: t.c, training: true, accumulates: t.opt.Accumulate > 1}
+	if err := t.feed.resume(t.watch.resume(t.c.session.cursor)); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(errors.New("training ended"))
 	t.step.begun(ctx)
-	cur, next := &t.batch[0], &t.batch[1]
-	more, err := t.feed.next(ctx, cur)
-	var pre *ahead
-	for ; more && err == nil; cur, next = next, cur {
-		cursor := t.feed.cursor()
-		ready, perr := pre.wait(ctx)
-		if perr != nil {
-			return perr
-		}
-		t.step.begin(cur, ready)
-		if cur.Rows > 0 {
-			if err := t.step.forward(t.m); err != nil {
-				return fmt.Errorf("model at step %d: %w", t.c.Clock(), err)
-			}
-		}
-		if more, err = t.feed.next(ctx, next); err != nil {
-			return err
-		}
-		pre = nil
-		if more && !t.opt.NoPrefetch {
-			pre = t.readAhead(ctx, next)
-		}
-		if err := t.c.Push(ctx, cur.Rows, cursor, t.step.gradients()...); err != nil {
-			cancel(err)
-			pre.settle(t.c.cfg.Logger)
-			return err
-		}
-		t.finishStep(cur)
+	if err = t.judge(ctx); err == nil { // the step that a session before this one has not got to judge
+		err = t.loop(ctx, cancel)
+	}
+	switch {
+	case errors.Is(err, ErrStopped):
+		t.rep.Stopped = true
+		return nil
+	case err == nil && t.watch != nil && t.watch.last < t.c.Clock():
+		_, err = t.watch.evaluate(ctx, t.c, t.m)
 	}
 	return err
 }
 
-// readAhead repeats the step's uses of tables on the next batch.
-func (t *trainer) readAhead(ctx context.Context, next *dataset.Batch) *ahead {
-	if next.Rows == 0 {
-		return nil
-	}
-	s := &t.step
-	a := &ahead{done: make(chan error, 1)}
-	for _, o := range s.operands {
-		bags, ok := ragged(next, o.bags.feature)
-		if !ok && !dense(o.table) {
-			continue // bags of the model's making: nobody can foresee them
+// loop computes batch after batch, one read ahead, and pushes where a step ends.
+func (t *trainer) loop(ctx context.Context, cancel context.CancelCauseFunc) error {
+	cur, next := &t.batch[0], &t.batch[1]
+	var pre *ahead
+	got, err := t.feed.next(ctx, cur, false)
+	for ; got != over && err == nil; cur, next = next, cur {
+		if err := t.compute(ctx, cur, pre); err != nil {
+			return err
 		}
-		a.uses = append(a.uses, s.newOperand(o.table, bags))
+		cursor := t.feed.cursor()
+		epoch := t.feed.at()
+		if got, err = t.feed.next(ctx, next, true); err != nil {
+			return err
+		}
+		if pre = nil; !t.opt.NoPrefetch && (got == another || got == fresh) {
+			at := t.c.Clock()
+			if got == fresh {
+				at++
+			}
+			pre = t.step.readAhead(ctx, next, at)
+		}
+		if got == another {
+			t.step.carry()
+			continue
+		}
+		if err := t.commit(ctx, cursor, epoch); err != nil {
+			cancel(err)
+			pre.settle(t.c.cfg.Logger)
+			return err
+		}
+		if got == later {
+			got, err = t.feed.next(ctx, next, false)
+		}
 	}
-	if len(a.uses) == 0 {
+	return err
+}
+
+// compute runs the model over a batch whose rows may be on their way.
+func (t *trainer) compute(ctx context.Context, b *dataset.Batch, pre *ahead) error {
+	ready, err := pre.wait(ctx)
+	if err != nil {
+		return err
+	}
+	s := &t.step
+	s.begin(b, ready)
+	if b.Rows == 0 {
 		return nil
 	}
-	at := t.c.Clock() + 1
-	go func() { a.done <- s.read(ctx, at, a.uses) }()
-	return a
+	if err := s.forward(t.m); err != nil {
+		return fmt.Errorf("model at step %d: %w", t.c.Clock(), err)
+	}
+	t.rows += b.Rows
+	t.lossSum += s.lossSum
+	t.lossRows += s.lossRows
+	return nil
 }
 
-func (a *ahead) wait(ctx context.Context) ([]*operand, error) {
-	if a == nil {
-		return nil, nil
+// commit pushes the step, evaluates if that is due, and reports.
+func (t *trainer) commit(ctx context.Context, cursor []byte, epoch int) error {
+	grads := t.step.gradients()
+	t.opt.Clip.apply(grads, t.divisor())
+	if err := t.c.Push(ctx, t.rows, t.watch.append(cursor), grads...); err != nil {
+		return err
 	}
-	select {
-	case err := <-a.done:
-		return a.uses, err
-	case <-ctx.Done():
-		return nil, errors.Join(context.Cause(ctx), <-a.done)
-	}
-}
-
-// settle waits for a cancelled read; its error says nothing new.
-func (a *ahead) settle(log *slog.Logger) {
-	if a == nil {
-		return
-	}
-	if err := <-a.done; err != nil {
-		log.Debug("read ahead given up", "err", err)
-	}
-}
-
-func (t *trainer) finishStep(b *dataset.Batch) {
-	s := &t.step
+	t.step.pushed()
 	t.rep.Steps = t.c.Clock()
-	t.rep.Rows += uint64(b.Rows)
-	t.loss += s.lossSum
+	t.rep.Rows += uint64(t.rows)
+	t.loss += t.lossSum
+	p := Progress{Step: t.c.Clock(), Epoch: epoch, Rows: t.rep.Rows}
+	if t.lossRows > 0 {
+		p.Loss = t.lossSum / float64(t.lossRows)
+	}
+	t.rows, t.lossSum, t.lossRows = 0, 0, 0
+	if t.watch.due(t.c.Clock()) {
+		if err := t.judge(ctx); err != nil {
+			return err
+		}
+		p.Metrics = t.watch.values
+	}
 	if t.opt.OnStep != nil {
-		p := Progress{Step: t.c.Clock(), Rows: t.rep.Rows}
-		if d, ok := t.feed.(*dealt); ok {
-			p.Epoch = d.epoch
-		}
-		if s.lossRows > 0 {
-			p.Loss = s.lossSum / float64(s.lossRows)
-		}
 		t.opt.OnStep(p)
 	}
-	s.end()
+	return nil
+}
+
+// divisor is what the servers would divide this worker's gradients by, were it
+// alone.
+func (t *trainer) divisor() int {
+	if t.c.session.params.Sum {
+		return 1
+	}
+	return t.rows
+}
+
+// judge evaluates, if that is due, and ends the job for all workers when it has
+// been enough.
+func (t *trainer) judge(ctx context.Context) error {
+	if !t.watch.due(t.c.Clock()) {
+		return nil
+	}
+	enough, err := t.watch.evaluate(ctx, t.c, t.m)
+	if err != nil || !enough {
+		return err
+	}
+	t.watch.ending = true
+	at, err := t.c.Stop(ctx)
+	if err != nil {
+		return err
+	}
+	t.c.cfg.Logger.Info("no improvement: training ends", "metric", t.watch.metric, "best", t.watch.best, "best_step", t.watch.at, "last_step", at)
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -99,22 +100,25 @@ func (*batches) Close() error                  { return nil }
 
 func TestDealtGivesEachBatchOnceAndAllRanksTheSameSteps(t *testing.T) {
 	for _, world := range []int{1, 2, 3, 5} {
-		for _, n := range []int{1, 4, 6, 7} {
+		for _, n := range []int{1, 4, 6, 7, 23} {
+			accumulate := 1 + n%4
 			count := map[uint64]int{}
 			steps := -1
 			for rank := range world {
-				f := &dealt{src: &batches{n: n}, rank: rank, world: world, epochs: 2}
+				f := &dealt{src: &batches{n: n}, rank: rank, world: world, epochs: 2, accumulate: accumulate}
 				got := 0
 				for {
 					var b dataset.Batch
-					ok, err := f.next(context.Background(), &b)
+					turn, err := f.next(context.Background(), &b, true)
 					if err != nil {
 						t.Fatal(err)
 					}
-					if !ok {
+					if turn == over {
 						break
 					}
-					got++
+					if turn == fresh {
+						got++
+					}
 					for _, k := range keysOf(&b) {
 						count[k]++
 					}
@@ -123,6 +127,9 @@ func TestDealtGivesEachBatchOnceAndAllRanksTheSameSteps(t *testing.T) {
 					t.Errorf("world %d, %d batches: rank %d has %d steps, rank 0 %d", world, n, rank, got, steps)
 				}
 				steps = got
+			}
+			if want := 2 * ((n + world*accumulate - 1) / (world * accumulate)); steps != want {
+				t.Errorf("world %d, %d batches, %d a step: %d steps, want %d", world, n, accumulate, steps, want)
 			}
 			if len(count) != 2*n {
 				t.Errorf("world %d: %d batches seen, want %d", world, len(count), 2*n)
@@ -136,37 +143,74 @@ func TestDealtGivesEachBatchOnceAndAllRanksTheSameSteps(t *testing.T) {
 	}
 }
 
-func TestDealtResumesAtItsCursor(t *testing.T) {
-	f := &dealt{src: &batches{n: 7}, rank: 1, world: 2, epochs: 3}
-	var keys []uint64
-	var cursors [][]byte
+// dealtSteps is the keys of each step, and the cursor after it.
+func dealtSteps(t *testing.T, f *dealt) (steps [][]uint64, cursors [][]byte) {
+	t.Helper()
 	for {
 		var b dataset.Batch
-		ok, err := f.next(context.Background(), &b)
+		cursor := f.cursor()
+		turn, err := f.next(context.Background(), &b, true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !ok {
-			break
+		if turn != another && len(steps) > 0 {
+			cursors = append(cursors, cursor)
 		}
-		keys = append(keys, append(keysOf(&b), ^uint64(0))[0])
-		cursors = append(cursors, f.cursor())
-	}
-	for i, cur := range cursors[:len(cursors)-1] {
-		g := &dealt{src: &batches{n: 7}, rank: 1, world: 2, epochs: 3}
-		if err := g.resume(cur); err != nil {
-			t.Fatal(err)
-		}
-		var b dataset.Batch
-		if ok, err := g.next(context.Background(), &b); !ok || err != nil {
-			t.Fatalf("after %d: %v, %v", i, ok, err)
-		}
-		if got := append(keysOf(&b), ^uint64(0))[0]; got != keys[i+1] {
-			t.Errorf("after step %d: batch %d, want %d", i, got, keys[i+1])
+		switch turn {
+		case over:
+			return steps, cursors
+		case fresh:
+			steps = append(steps, slices.Clone(keysOf(&b)))
+		default:
+			steps[len(steps)-1] = append(steps[len(steps)-1], keysOf(&b)...)
 		}
 	}
-	if err := f.resume([]byte("another mode's cursor")); err == nil {
-		t.Error("a foreign cursor was accepted")
+}
+
+func TestDealtResumesAtItsCursor(t *testing.T) {
+	for _, accumulate := range []int{1, 2, 3} {
+		deal := func() *dealt {
+			return &dealt{src: &batches{n: 7}, rank: 1, world: 2, epochs: 3, accumulate: accumulate}
+		}
+		steps, cursors := dealtSteps(t, deal())
+		for i, cur := range cursors {
+			f := deal()
+			if err := f.resume(cur); err != nil {
+				t.Fatal(err)
+			}
+			if rest, _ := dealtSteps(t, f); !reflect.DeepEqual(rest, append([][]uint64(nil), steps[i+1:]...)) {
+				t.Errorf("%d a step, after step %d: %v, want %v", accumulate, i, rest, steps[i+1:])
+			}
+		}
+		f := deal()
+		if err := f.resume([]byte("another mode's cursor")); err == nil {
+			t.Error("a foreign cursor was accepted")
+		}
+		f.accumulate++
+		if err := f.resume(cursors[0]); err == nil {
+			t.Error("the cursor of steps of another size was accepted")
+		}
+	}
+}
+
+// A step of several batches has the rows that one of a large batch has.
+func TestDealtStepsAreLargeBatches(t *testing.T) {
+	const small, n = 24, 4
+	for _, world := range []int{1, 2, 3} {
+		for rank := range world {
+			got, _ := dealtSteps(t, &dealt{src: &batches{n: small}, rank: rank, world: world, epochs: 1, accumulate: n})
+			var want [][]uint64
+			for large := rank; large < small/n; large += world {
+				var keys []uint64
+				for b := range n {
+					keys = append(keys, uint64(large*n+b))
+				}
+				want = append(want, keys)
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("world %d, rank %d: %v, want %v", world, rank, got, want)
+			}
+		}
 	}
 }
 

@@ -463,8 +463,8 @@ func TestStopEndsAllWorkersAtOneStep(t *testing.T) {
 					})
 				}
 			}})
-			if !errors.Is(err, worker.ErrStopped) {
-				t.Errorf("rank %d: %v, want stopped", rank, err)
+			if err != nil || !rep.Stopped {
+				t.Errorf("rank %d: %+v, %v, want stopped", rank, rep, err)
 			}
 			stops[rank] = rep.Steps
 		})

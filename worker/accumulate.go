@@ -1,0 +1,130 @@
+package worker
+
+import (
+	"slices"
+)
+
+// tally is the gradient of one use of a table, over the batches of a step so
+// far. Each batch's use goes on adding where the one before left off, row by
+// row, so a step cut into batches has the bits of a step of one batch.
+type tally struct {
+	table  Table
+	nth    int // among the uses of the table in a batch
+	given  bool
+	keys   []uint64 // ascending; none for a dense tensor
+	values []float32
+
+	mergedKeys []uint64 // memory of the next merge
+	merged     []float32
+}
+
+// tallyOf finds the tally of a use that is about to be added to the step's.
+func (s *Step) tallyOf(t Table) *tally {
+	nth := 0
+	for _, o := range s.operands {
+		if same(o.table, t) {
+			nth++
+		}
+	}
+	for _, y := range s.tallies {
+		if same(y.table, t) && y.nth == nth {
+			return y
+		}
+	}
+	y := &tally{table: t, nth: nth}
+	s.tallies = append(s.tallies, y)
+	return y
+}
+
+// into copies what was summed up so far of o's rows into its gradient, which is
+// zeros.
+func (y *tally) into(o *operand) {
+	if !y.given {
+		return
+	}
+	if dense(y.table) {
+		copy(o.grad, y.values)
+		return
+	}
+	dim, at := int(y.table.spec().Dim), 0
+	for i, k := range o.keys {
+		for at < len(y.keys) && y.keys[at] < k {
+			at++
+		}
+		if at < len(y.keys) && y.keys[at] == k {
+			copy(o.grad[i*dim:][:dim], y.values[at*dim:])
+		}
+	}
+}
+
+// take takes o's gradient over: o goes on with the tally's old memory.
+func (y *tally) take(o *operand) {
+	if !y.given || dense(y.table) {
+		y.keys, o.keys = o.keys, y.keys
+		y.values, o.grad = o.grad, y.values
+		y.given = true
+		return
+	}
+	dim := int(y.table.spec().Dim)
+	keys, values := y.mergedKeys[:0], y.merged[:0]
+	i, j := 0, 0
+	for i < len(y.keys) || j < len(o.keys) {
+		if j == len(o.keys) || i < len(y.keys) && y.keys[i] < o.keys[j] {
+			keys, values = append(keys, y.keys[i]), append(values, y.values[i*dim:][:dim]...)
+			i++
+			continue
+		}
+		if i < len(y.keys) && y.keys[i] == o.keys[j] {
+			i++ // o has all of it
+		}
+		keys, values = append(keys, o.keys[j]), append(values, o.grad[j*dim:][:dim]...)
+		j++
+	}
+	y.mergedKeys, y.keys = y.keys, keys
+	y.merged, y.values = y.values, values
+}
+
+// carry ends a batch whose step goes on.
+func (s *Step) carry() {
+	for _, o := range s.operands {
+		if o.used {
+			o.tally.take(o)
+		}
+	}
+	s.end()
+}
+
+// gradients is what the step pushes, one Gradient a table.
+func (s *Step) gradients() []Gradient {
+	var grads []Gradient
+	add := func(g Gradient) {
+		if i := slices.IndexFunc(grads, func(h Gradient) bool { return same(h.Table, g.Table) }); i >= 0 {
+			grads[i] = addGradients(grads[i], g)
+			return
+		}
+		grads = append(grads, g)
+	}
+	if !s.accumulates {
+		for _, o := range s.operands {
+			if o.used {
+				add(Gradient{Table: o.table, Keys: o.keys, Values: o.grad})
+			}
+		}
+		return grads
+	}
+	s.carry()
+	for _, y := range s.tallies {
+		if y.given {
+			add(Gradient{Table: y.table, Keys: y.keys, Values: y.values})
+		}
+	}
+	return grads
+}
+
+// pushed ends a step.
+func (s *Step) pushed() {
+	for _, y := range s.tallies {
+		y.given = false
+	}
+	s.end()
+}
