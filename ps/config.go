@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -22,20 +23,24 @@ const (
 	QuorumMemory = "quorum-memory" // an append is in memory that survives the process, not the machine
 )
 
-// DefaultCluster is the name of a cluster nobody named.
-const DefaultCluster = "hcclps"
+// What a server is that was told nothing else.
+const (
+	DefaultCluster = "hcclps"
+	DefaultListen  = "127.0.0.1:7000"
+)
 
-// Config describes a server. Dir and Listen are needed; Peers too at the first
-// start of a cluster of several servers. Every other zero value is a good default.
+// Config describes a server. Dir is needed; at the first start of a cluster of
+// several servers Listen and Peers too. Cluster to Insecure are recorded in Dir:
+// there a zero value means "as recorded", at a first start the default. Listen,
+// Memory and LogBudget may be changed later; anything else that differs from the
+// record is an error.
 type Config struct {
 	Cluster       string        // name of the cluster, default "hcclps"
-	Name          string        // what the operator calls this server, default its address
+	Name          string        // what the operator calls this server, default the name of Dir
 	Dir           string        // data directory
 	LogDir        string        // folder of the Raft logs of shards; default: a tmpfs for QuorumMemory, else inside Dir
-	Listen        string        // address to listen on
+	Listen        string        // address to listen on, default DefaultListen
 	Advertise     string        // address others dial, default Listen
-	Network       link.Network  // default: tcp
-	Pair          link.PairFunc // default: p2p/backend's
 	Peers         []string      // first start: advertised addresses of all servers, this one's among them; the first founds the cluster
 	Replicas      int           // copies of each group, 1, 3 or 5; default 3, or 1 with fewer than 3 servers
 	Scratch       bool          // one server, shards without replication or log: nothing survives a restart
@@ -44,12 +49,19 @@ type Config struct {
 	Memory        int64         // bytes this server may use; default what the machine has free
 	LogBudget     int64         // bytes of log a group, default 64 MiB
 	AllowSameHost bool          // replicas of a group may share a host
+	Insecure      bool          // with the default Network: Listen may be an address that other hosts reach
+	Network       link.Network  // default: tcp
+	Pair          link.PairFunc // default: p2p/backend's
 	Heartbeat     time.Duration // silence before an election, default 300 ms
+	PeerHeartbeat time.Duration // how often a connection says that it lives, default 500 ms
+	PeerSuspect   time.Duration // silence after which the other side is taken for dead, default 2 s; above everybody's PeerHeartbeat
 	Lease         time.Duration // of a worker's session, default 30 s
 	FormTimeout   time.Duration // bound of the first start, default 2 min
 	Version       string        // of the program, shown in status
 	Logger        *slog.Logger  // nil = discard
 	Bugs          shard.Bugs    // planted faults, for the verifier's own tests
+
+	sockets bool // Network is the default
 }
 
 // Defaults of a Config.
@@ -60,15 +72,35 @@ const (
 	defaultFormTimeout = 2 * time.Minute
 )
 
-// withDefaults fills in what was left out and reports every fault.
-func (c Config) withDefaults() (Config, error) {
-	c.Cluster = def(c.Cluster, DefaultCluster)
-	c.Advertise = def(c.Advertise, c.Listen)
-	c.Name = def(c.Name, strings.NewReplacer(":", "-", "/", "-").Replace(c.Advertise))
-	c.LogBudget = def(c.LogBudget, defaultLogBudget)
+// local fills in what belongs to this process alone and reports the faults of
+// what was given; what was not may be recorded in the data directory.
+func (c Config) local() (Config, error) {
 	c.FormTimeout = def(c.FormTimeout, defaultFormTimeout)
-	c.Durability = def(c.Durability, QuorumDisk)
 	c.Version = def(c.Version, "devel")
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Pair == nil {
+		c.Pair = backend.Pair
+	}
+	var err error
+	if c.sockets = c.Network == nil; c.sockets {
+		c.Network, err = backend.Network("tcp")
+	}
+	if err = errors.Join(err, c.faults()); err != nil {
+		return c, fmt.Errorf("configure server %q: %w", c.Name, err)
+	}
+	return c, nil
+}
+
+// withDefaults fills in what was neither given nor recorded.
+func (c Config) withDefaults() Config {
+	c.Cluster = def(c.Cluster, DefaultCluster)
+	c.Listen = def(c.Listen, DefaultListen)
+	c.Advertise = def(c.Advertise, c.Listen)
+	c.Name = def(c.Name, filepath.Base(c.Dir))
+	c.LogBudget = def(c.LogBudget, defaultLogBudget)
+	c.Durability = def(c.Durability, QuorumDisk)
 	if len(c.Peers) == 0 {
 		c.Peers = []string{c.Advertise}
 	}
@@ -79,51 +111,36 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Replicas == 1 {
 		c.Durability = QuorumDisk
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	if c.Pair == nil {
-		c.Pair = backend.Pair
-	}
-	var err error
-	if c.Network == nil {
-		c.Network, err = backend.Network("tcp")
-	}
-	if err = errors.Join(err, c.faults()); err != nil {
-		return c, fmt.Errorf("configure server %q: %w", c.Name, err)
-	}
-	return c, nil
+	return c
 }
 
+// faults reports every fault of what is said.
 func (c Config) faults() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.Dir == "" {
 		bad("no data directory: set Dir (--dir)")
 	}
-	if c.Listen == "" {
-		bad("no address to listen on: set Listen (--listen)")
-	}
 	for _, n := range [][2]string{{"cluster name (Cluster, --cluster)", c.Cluster}, {"server name (Name, --name)", c.Name}} {
 		if len(n[1]) > 64 || strings.ContainsAny(n[1], "/\x00 ") || !utf8.ValidString(n[1]) {
 			bad("%s %q: want at most 64 bytes of UTF-8 without blank or slash", n[0], n[1])
 		}
 	}
-	if !slices.Contains(c.Peers, c.Advertise) {
-		bad("this server's address (Advertise, --advertise) %s is not among the servers (Peers, --servers) %s: list every server's advertised address, the same list in the same order everywhere", c.Advertise, strings.Join(c.Peers, ", "))
+	if addr := def(c.Advertise, c.Listen); addr != "" && len(c.Peers) > 0 && !slices.Contains(c.Peers, addr) {
+		bad("this server's address (Advertise, --advertise) %s is not among the servers (Peers, --servers) %s: list every server's advertised address, the same list in the same order everywhere", addr, strings.Join(c.Peers, ", "))
 	}
 	for i, p := range c.Peers {
 		if slices.Contains(c.Peers[:i], p) {
 			bad("server address %s is listed twice in Peers (--servers)", p)
 		}
 	}
-	if c.Durability != QuorumDisk && c.Durability != QuorumMemory {
+	if c.Durability != "" && c.Durability != QuorumDisk && c.Durability != QuorumMemory {
 		bad("durability (Durability, --durability) %q: want %s or %s", c.Durability, QuorumDisk, QuorumMemory)
 	}
 	if c.Scratch && len(c.Peers) > 1 {
 		bad("%d servers without replication (Scratch, --replicas 0): it is for one server", len(c.Peers))
 	}
-	if c.LogBudget < minLogBudget {
+	if c.LogBudget != 0 && c.LogBudget < minLogBudget {
 		bad("log budget (LogBudget, --log-budget) of %d bytes a group: want at least %d", c.LogBudget, minLogBudget)
 	}
 	if c.Memory < 0 {
@@ -132,7 +149,7 @@ func (c Config) faults() error {
 	for _, t := range []struct {
 		name string
 		d    time.Duration
-	}{{"Heartbeat", c.Heartbeat}, {"Lease", c.Lease}, {"FormTimeout", c.FormTimeout}} {
+	}{{"Heartbeat", c.Heartbeat}, {"Lease", c.Lease}, {"FormTimeout", c.FormTimeout}, {"PeerHeartbeat", c.PeerHeartbeat}, {"PeerSuspect", c.PeerSuspect}} {
 		if t.d < 0 {
 			bad("%s of %v is negative", t.name, t.d)
 		}

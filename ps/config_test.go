@@ -15,7 +15,7 @@ func TestConfigFaultsAreAllNamed(t *testing.T) {
 		cfg  Config
 		want []string
 	}{
-		"nothing given": {Config{}, []string{"--dir", "--listen"}},
+		"nothing given": {Config{}, []string{"--dir"}},
 		"not in the list": {
 			Config{Dir: "d", Listen: "a:1", Peers: []string{"b:1", "b:1"}, Durability: "ram", Replicas: 3},
 			[]string{"a:1 is not among the servers (Peers, --servers) b:1", "listed twice", `--durability) "ram"`},
@@ -49,12 +49,9 @@ func TestConfigDefaults(t *testing.T) {
 		"nothing survives here": {Config{Scratch: true}, 1, QuorumDisk},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.cfg.Dir, c.cfg.Listen = "d", "a:1"
-			got, err := c.cfg.withDefaults()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got.Replicas != c.replicas || got.Durability != c.durability || got.Name != "a-1" || got.Cluster != DefaultCluster {
+			c.cfg.Dir, c.cfg.Listen = "data/d", "a:1"
+			got := c.cfg.withDefaults()
+			if got.Replicas != c.replicas || got.Durability != c.durability || got.Name != "d" || got.Cluster != DefaultCluster {
 				t.Errorf("%d replicas, %s, name %s, cluster %s", got.Replicas, got.Durability, got.Name, got.Cluster)
 			}
 		})

@@ -15,6 +15,7 @@ import (
 const (
 	keyIdentity  = "server/identity"
 	keyFormation = "server/formation"
+	keySettings  = "server/settings"
 	keyLogDir    = "server/logdir"
 )
 
@@ -88,7 +89,7 @@ func identify(store *raftlog.Store, cfg Config) (identity, error) {
 	}
 	if found {
 		if id.Cluster != cfg.Cluster || id.Name != cfg.Name {
-			return id, fmt.Errorf("%s holds server %q of cluster %q, started as %q of %q: use its names, or another directory", cfg.Dir, id.Name, id.Cluster, cfg.Name, cfg.Cluster)
+			return id, &ConfigError{fmt.Errorf("%s holds server %q of cluster %q, started as %q of %q: leave the names (Name, --name; Cluster, --cluster) out, or use another directory", cfg.Dir, id.Name, id.Cluster, cfg.Name, cfg.Cluster)}
 		}
 		return id, nil
 	}

@@ -39,7 +39,7 @@ const readyPoll = 20 * time.Millisecond
 // Server is one server of a cluster. Run is called once; all other methods may
 // be called concurrently, at any time.
 type Server struct {
-	cfg     Config
+	cfg     Config // Run completes it by what is recorded
 	log     *slog.Logger
 	started time.Time
 
@@ -56,6 +56,7 @@ type Server struct {
 	adopting  chan struct{} // held by who adopts one
 	groups    atomic.Pointer[groups]
 	running   atomic.Bool
+	opened    chan struct{} // closed when cfg and all that Run makes are there
 	over      chan struct{} // closed when Run returns
 	crash     *crash
 	mu        sync.Mutex // guards logs
@@ -64,15 +65,14 @@ type Server struct {
 
 // New checks the configuration. It starts nothing and touches no file.
 func New(cfg Config) (*Server, error) {
-	cfg, err := cfg.withDefaults()
+	cfg, err := cfg.local()
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{
-		cfg: cfg, log: cfg.Logger.With("server", cfg.Name), started: time.Now(),
-		formedCh: make(chan struct{}), adopting: make(chan struct{}, 1), over: make(chan struct{}), crash: newCrash(),
+		cfg: cfg, log: cfg.Logger, started: time.Now(),
+		formedCh: make(chan struct{}), adopting: make(chan struct{}, 1), opened: make(chan struct{}), over: make(chan struct{}), crash: newCrash(),
 	}
-	s.disk = s.newDisk()
 	return s, nil
 }
 
@@ -82,7 +82,7 @@ func New(cfg Config) (*Server, error) {
 // files.
 func (s *Server) Run(ctx context.Context) error {
 	if !s.running.CompareAndSwap(false, true) {
-		return fmt.Errorf("run server %q: it was run before: make a new one", s.cfg.Name)
+		return fmt.Errorf("run server %q: it was run before: make a new one", s.name())
 	}
 	defer close(s.over)
 	if err := s.open(); err != nil {
@@ -108,25 +108,41 @@ func (s *Server) open() error {
 	return nil
 }
 
-// recall reads the server's records and prepares the plane.
+// recall reads the server's records, completes the configuration and prepares
+// the plane.
 func (s *Server) recall() error {
+	var id identity
+	var f *formation
+	if _, err := load(s.store, keyIdentity, &id); err != nil {
+		return err
+	}
+	if _, err := load(s.store, keyFormation, &f); err != nil {
+		return err
+	}
 	var err error
+	if s.cfg, err = s.cfg.recorded(s.store, id, f); err != nil {
+		return err
+	}
 	if s.self, err = identify(s.store, s.cfg); err != nil {
 		return err
 	}
-	var f formation
-	found, err := load(s.store, keyFormation, &f)
-	if err != nil {
-		return err
-	}
-	if found {
-		if err := s.belongs(f); err != nil {
+	if f != nil {
+		if err := s.belongs(*f); err != nil {
 			return err
 		}
-		s.formation.Store(&f)
+		s.formation.Store(f)
 		close(s.formedCh)
 	}
-	return s.plane()
+	if err := s.cfg.remember(s.store); err != nil {
+		return err
+	}
+	s.log = s.cfg.Logger.With("server", s.cfg.Name)
+	s.disk = s.newDisk()
+	if err := s.plane(); err != nil {
+		return err
+	}
+	close(s.opened)
+	return nil
 }
 
 // plane makes what connections need.
@@ -134,12 +150,14 @@ func (s *Server) plane() (err error) {
 	self := s.introduction()
 	s.client, err = link.NewClient(link.Config{
 		Network: s.cfg.Network, Pair: s.cfg.Pair, Cluster: s.cfg.Cluster, ID: self.ID, Info: self.Info, Logger: s.log,
+		Heartbeat: s.cfg.PeerHeartbeat, Suspect: s.cfg.PeerSuspect,
 	})
 	if err != nil {
 		return err
 	}
 	s.server, err = link.NewServer(link.ServerConfig{
 		Handler: link.HandlerFunc(s.serve), Pair: s.cfg.Pair, Logger: s.log,
+		Heartbeat: s.cfg.PeerHeartbeat, Suspect: s.cfg.PeerSuspect,
 	})
 	if err != nil {
 		return err
@@ -267,7 +285,7 @@ func (s *Server) close() error {
 func (s *Server) Snapshot(ctx context.Context) error {
 	g := s.groups.Load()
 	if g == nil {
-		return fmt.Errorf("snapshot server %q: its groups are not open", s.cfg.Name)
+		return fmt.Errorf("snapshot server %q: its groups are not open", s.name())
 	}
 	var errs []error
 	for _, id := range g.ids {
@@ -276,6 +294,17 @@ func (s *Server) Snapshot(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// name is what the operator calls this server, "" before Run knows it. Other
+// methods than those that run inside Run must not read cfg itself.
+func (s *Server) name() string {
+	select {
+	case <-s.opened:
+		return s.cfg.Name
+	default:
+		return ""
+	}
 }
 
 // formed is how the cluster was formed, if this server knows.
@@ -306,9 +335,9 @@ func (s *Server) Ready(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-s.over:
-			return fmt.Errorf("server %q has ended", s.cfg.Name)
+			return fmt.Errorf("server %q has ended", s.name())
 		case <-ctx.Done():
-			return fmt.Errorf("server %q is not ready: %s: %w", s.cfg.Name, lacking, context.Cause(ctx))
+			return fmt.Errorf("server %q is not ready: %s: %w", s.name(), lacking, context.Cause(ctx))
 		}
 	}
 }

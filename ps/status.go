@@ -11,6 +11,11 @@ import (
 
 // Status is what this server sees; with waiting it says who waits for whom.
 func (s *Server) Status(waiting bool) wire.ServerStatus {
+	select {
+	case <-s.opened:
+	default:
+		return wire.ServerStatus{Uptime: time.Since(s.started)}
+	}
 	out := wire.ServerStatus{
 		Name: s.cfg.Name, Addr: s.cfg.Advertise, Version: s.cfg.Version, Uptime: time.Since(s.started),
 	}
