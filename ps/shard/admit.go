@@ -23,7 +23,7 @@ type admission struct {
 	job     *job
 	worker  *worker
 	blocked bool        // it is the next one, but must wait for more workers, a plan's release or the clock
-	why     string      // blocked: for what
+	wait    need        // blocked: for what
 	answer  wire.Answer // final, unless Status is OK and Duplicate is false
 }
 
@@ -70,13 +70,13 @@ func (a *admission) block(p pushRef) {
 	j, w := a.job, a.worker
 	switch {
 	case !j.Begun:
-		a.why = fmt.Sprintf("step 0 waits for %d workers", j.Params.World)
+		a.wait = need{"step 0 waits for workers:", uint64(j.Params.World)}
 	case j.Held != nil && j.Held.T <= p.step:
-		a.why = fmt.Sprintf("plan %d for step %d is not in force yet", j.Held.ID, j.Held.T)
+		a.wait = need{"a plan is not in force yet:", j.Held.ID}
 	case j.Params.Sync == wire.BSP && p.step > j.Clock:
-		a.why = fmt.Sprintf("the clock is %d", j.Clock)
+		a.wait = need{"the clock is", j.Clock}
 	case j.Params.Sync == wire.BSP && j.Parts != 0 && !w.InStep && p.step == j.Clock:
-		a.why = "the step in progress has other contributors"
+		a.wait = need{"the step in progress has other contributors:", j.Clock}
 	default:
 		return
 	}

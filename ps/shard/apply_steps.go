@@ -55,7 +55,7 @@ func retry(who []admission, answers []wire.Answer) []wire.Answer {
 		switch {
 		case !who[i].ok():
 		case who[i].blocked:
-			answers[i].Status, answers[i].Detail = wire.Pending, who[i].why
+			answers[i].Status, answers[i].Detail = wire.Pending, who[i].wait.String()
 		default:
 			answers[i].Status, answers[i].After = wire.Busy, 1
 			answers[i].Detail = "the workers that this step waits for have changed"
@@ -100,20 +100,29 @@ func (j *job) fits(it *wire.Item, p *preparedItem) (refusal wire.Answer, bad boo
 		return no(wire.Refused, "rate is %v, of tables %v", it.Rate, it.Rates)
 	}
 	for i, s := range p.sections {
-		t := j.table(s.Table)
-		switch {
-		case t == nil:
-			return no(wire.Refused, "table %d does not exist", s.Table)
-		case uint32(s.Dim) != t.Spec.Dim:
-			return no(wire.Refused, "table %q has rows of %d values, the gradient of %d", t.Spec.Name, t.Spec.Dim, s.Dim)
-		case p.bad[i] < 0:
-		case t.Spec.NonFinite == policyReject:
-			return no(wire.NonFinite, "table %q, key %d: the gradient is %v", t.Spec.Name, s.Keys[p.bad[i]/s.Dim], s.Values[p.bad[i]])
-		default:
-			mend(s.Values, t.Spec.NonFinite)
+		if st, why := j.takes(s, p.bad[i]); st != wire.OK {
+			return no(st, "%s", why)
 		}
 	}
 	return wire.Answer{}, false
+}
+
+// takes checks the gradient of one table, of which value number bad is not
+// finite (-1: none is). Where the table's policy says so, values are mended.
+func (j *job) takes(s wire.Section, bad int) (st wire.Status, why string) {
+	t := j.table(s.Table)
+	switch {
+	case t == nil:
+		return wire.Refused, fmt.Sprintf("table %d does not exist", s.Table)
+	case s.Dim != int(t.Spec.Dim):
+		return wire.Refused, fmt.Sprintf("table %q has rows of %d values, the gradient of %d", t.Spec.Name, t.Spec.Dim, s.Dim)
+	case bad < 0:
+	case t.Spec.NonFinite == policyReject:
+		return wire.NonFinite, fmt.Sprintf("table %q, key %d: the gradient is %v", t.Spec.Name, s.Keys[bad/s.Dim], s.Values[bad])
+	default:
+		mend(s.Values, t.Spec.NonFinite)
+	}
+	return wire.OK, ""
 }
 
 // finiteRates says whether all rates of an item, and their products, are numbers.

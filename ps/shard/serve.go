@@ -167,20 +167,12 @@ func (g *Group) check(c *contribution, parts uint32) wire.Answer {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	j := g.state.jobs[c.ref.job]
+	if j == nil {
+		return no(wire.Unknown, "the job is unknown here")
+	}
 	for _, s := range c.sections {
-		var t *tab
-		if j != nil {
-			t = j.table(s.Table)
-		}
-		switch bad := firstBad(s.Values); {
-		case t == nil:
-			return no(wire.Refused, "table %d does not exist", s.Table)
-		case s.Dim != int(t.Spec.Dim):
-			return no(wire.Refused, "table %q has rows of %d values, the gradient of %d", t.Spec.Name, t.Spec.Dim, s.Dim)
-		case bad >= 0 && t.Spec.NonFinite == policyReject:
-			return no(wire.NonFinite, "table %q, key %d: the gradient is %v", t.Spec.Name, s.Keys[bad/s.Dim], s.Values[bad])
-		case bad >= 0:
-			mend(s.Values, t.Spec.NonFinite)
+		if st, why := j.takes(s, firstBad(s.Values)); st != wire.OK {
+			return no(st, "%s", why)
 		}
 	}
 	if key, ok := g.strayPart(c.sections, c.ref.part, parts); ok {
