@@ -67,6 +67,7 @@ func TestContradictionsAreShown(t *testing.T) {
 		"cluster":    {func(cfg *ps.Config) { cfg.Cluster = "other" }, []string{`"test"`, `"other"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t, 3, nil)
 				defer c.close()
@@ -77,8 +78,7 @@ func TestContradictionsAreShown(t *testing.T) {
 				c.nodes[0] = nil
 				err := <-n.ended
 				n.cancel()
-				var bad *ps.ConfigError
-				if !errors.As(err, &bad) {
+				if _, ok := errors.AsType[*ps.ConfigError](err); !ok {
 					t.Fatalf("run: %v", err)
 				}
 				for _, want := range k.want {
@@ -104,8 +104,8 @@ func TestAddressesOfOthersNeedInsecure(t *testing.T) {
 		}
 		return s.Run(ctx)
 	}
-	var bad *ps.ConfigError
-	if err := run(ps.Config{Listen: "0.0.0.0:0"}); !errors.As(err, &bad) || !strings.Contains(err.Error(), "--insecure") {
+	err := run(ps.Config{Listen: "0.0.0.0:0"})
+	if _, ok := errors.AsType[*ps.ConfigError](err); !ok || !strings.Contains(err.Error(), "--insecure") {
 		t.Errorf("listened for anybody: %v", err)
 	}
 	cancel() // what follows stops before it listens, after it was recorded

@@ -52,7 +52,7 @@ func serve(c *cli.Context) error {
 		return &program.UsageError{Err: err}
 	}
 	err = s.Run(c.Context)
-	if bad := (*ps.ConfigError)(nil); errors.As(err, &bad) {
+	if _, ok := errors.AsType[*ps.ConfigError](err); ok {
 		return &program.UsageError{Err: err}
 	}
 	return err
