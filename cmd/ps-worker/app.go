@@ -10,6 +10,6 @@ func app() *cli.App {
 	return &cli.App{
 		Name:     "ps-worker",
 		Usage:    "train models on a cluster of parameter servers",
-		Commands: []*cli.Command{trainCommand(), launchCommand(), featuresCommand(), program.VersionCommand()},
+		Commands: []*cli.Command{trainCommand(), evalCommand(), predictCommand(), launchCommand(), featuresCommand(), program.VersionCommand()},
 	}
 }

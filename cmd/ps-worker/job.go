@@ -44,6 +44,9 @@ func newJob(c *cli.Context) (*job, error) {
 	if err := j.open(log); err != nil {
 		return nil, err
 	}
+	if j.how, err = j.training(); err != nil {
+		return nil, err
+	}
 	return j, j.embed(log)
 }
 
@@ -58,11 +61,15 @@ func modelOptions(c *cli.Context) (model.Options, error) {
 			return o, program.Usage("--%s %d: want 1 or more", flag, *value)
 		}
 	}
-	if !c.IsSet("optimizer") && !c.IsSet("lr") {
-		return o, nil
+	if c.IsSet("optimizer") || c.IsSet("lr") {
+		opt, err := optimizer(c, o.Optimizer)
+		if err != nil {
+			return o, err
+		}
+		o.Optimizer, o.Dense = opt, opt
 	}
-	opt, err := optimizer(c, o.Optimizer)
-	o.Optimizer, o.Dense = opt, opt
+	s, err := schedule(c.String("schedule"))
+	o.Optimizer.Schedule, o.Dense.Schedule = s, s
 	return o, err
 }
 

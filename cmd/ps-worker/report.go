@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -17,29 +19,32 @@ import (
 
 // report is the line that --json prints.
 type report struct {
-	Job            string   `json:"job"`
-	Worker         string   `json:"worker"`
-	Rank           int      `json:"rank"`
-	Model          string   `json:"model"`
-	Rows           uint64   `json:"rows"`
-	Epochs         int      `json:"epochs"`
-	Steps          uint64   `json:"steps"`
-	TrainLoss      float64  `json:"train_logloss"`
-	LogLoss        *float64 `json:"logloss,omitempty"`
-	AUC            *float64 `json:"auc,omitempty"`
-	Accuracy       *float64 `json:"accuracy,omitempty"`
-	SamplesPerS    float64  `json:"samples_per_s"`
-	Seconds        float64  `json:"seconds"`
-	PeakRSS        int64    `json:"peak_rss_bytes"`
-	Retried        uint64   `json:"retried_pushes"`
-	Duplicate      uint64   `json:"duplicate_pushes"`
-	Applied        uint64   `json:"applied_pushes"`
-	Batches        uint64   `json:"batches"`
-	ResumedStep    uint64   `json:"resumed_step"`
-	LongestGapMS   int64    `json:"longest_gap_ms"`
-	Digest         string   `json:"digest,omitempty"`
-	Reproducible   bool     `json:"reproducible"`
-	Irreproducible string   `json:"why_not,omitempty"`
+	Job            string             `json:"job"`
+	Worker         string             `json:"worker"`
+	Rank           int                `json:"rank"`
+	Model          string             `json:"model"`
+	Rows           uint64             `json:"rows"`
+	Epochs         int                `json:"epochs"`
+	Steps          uint64             `json:"steps"`
+	TrainLoss      float64            `json:"train_logloss"`
+	LogLoss        *float64           `json:"logloss,omitempty"`
+	AUC            *float64           `json:"auc,omitempty"`
+	Accuracy       *float64           `json:"accuracy,omitempty"`
+	RMSE           *float64           `json:"rmse,omitempty"`
+	MAE            *float64           `json:"mae,omitempty"`
+	Metrics        map[string]float64 `json:"metrics,omitempty"`
+	SamplesPerS    float64            `json:"samples_per_s"`
+	Seconds        float64            `json:"seconds"`
+	PeakRSS        int64              `json:"peak_rss_bytes"`
+	Retried        uint64             `json:"retried_pushes"`
+	Duplicate      uint64             `json:"duplicate_pushes"`
+	Applied        uint64             `json:"applied_pushes"`
+	Batches        uint64             `json:"batches"`
+	ResumedStep    uint64             `json:"resumed_step"`
+	LongestGapMS   int64              `json:"longest_gap_ms"`
+	Digest         string             `json:"digest,omitempty"`
+	Reproducible   bool               `json:"reproducible"`
+	Irreproducible string             `json:"why_not,omitempty"`
 	// Added by launch.
 	LeaderKills *int      `json:"leader_kills,omitempty"`
 	WorkerKills *int      `json:"worker_kills,omitempty"`
@@ -86,12 +91,30 @@ func (j *job) judge(ctx context.Context, client *worker.Client, m worker.Model, 
 	if j.test == nil {
 		return nil
 	}
-	metrics, err := client.Evaluate(ctx, m, j.test)
+	got, err := client.Evaluate(ctx, m, j.test, j.how.Metrics...)
 	if err != nil {
 		return err
 	}
-	r.LogLoss, r.AUC, r.Accuracy = defined(metrics.LogLoss()), defined(metrics.AUC()), defined(metrics.Accuracy())
+	r.LogLoss, r.AUC, r.Accuracy = value(got, "logloss"), value(got, "auc"), value(got, "accuracy")
+	r.RMSE, r.MAE = value(got, "rmse"), value(got, "mae")
+	for _, name := range j.how.Metrics {
+		if v := value(got, name); v != nil {
+			if r.Metrics == nil {
+				r.Metrics = map[string]float64{}
+			}
+			r.Metrics[name] = *v
+		}
+	}
 	return nil
+}
+
+// value is a metric by name, or nothing where it has no value.
+func value(m *worker.Metrics, name string) *float64 {
+	v, err := m.Value(name)
+	if err != nil {
+		return nil // Train has refused unknown names already
+	}
+	return defined(v)
 }
 
 // defined is a metric, or nothing where it has no value: the AUC of a test part
@@ -135,6 +158,12 @@ func (r report) text(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(tw, "job\t%s\n", r.Job)
 	fmt.Fprintf(tw, "trained\t%d rows in %d steps, %.0f rows/s, log loss %.4f\n", r.Rows, r.Steps, r.SamplesPerS, r.TrainLoss)
+	if r.RMSE != nil {
+		fmt.Fprintf(tw, "test\tRMSE %s, MAE %s\n", shown(r.RMSE), shown(r.MAE))
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Metrics)) {
+		fmt.Fprintf(tw, "test\t%s %.4f\n", name, r.Metrics[name])
+	}
 	if r.LogLoss != nil {
 		fmt.Fprintf(tw, "test\tAUC %s, accuracy %s, log loss %s\n", shown(r.AUC), shown(r.Accuracy), shown(r.LogLoss))
 	}

@@ -50,7 +50,7 @@ func trainCommand() *cli.Command {
 			&cli.DurationFlag{Name: "step-delay", Usage: "wait after each step, to slow a run down", EnvVars: env("step-delay")},
 			&cli.DurationFlag{Name: "op-timeout", Value: time.Minute, Usage: "bound of one push, pull or session call", EnvVars: env("op-timeout")},
 			&cli.BoolFlag{Name: "json", Usage: "rank 0 prints one line of JSON at the end", EnvVars: env("json")},
-		}, dataFlags(), program.LogFlags("warn"), program.ConfigFlags()),
+		}, dataFlags(), trainingFlags(), program.LogFlags("warn"), program.ConfigFlags()),
 		Action: train,
 	}
 }
@@ -75,6 +75,7 @@ type job struct {
 	c     *cli.Context
 	cfg   worker.Config
 	model model.Options
+	how   worker.TrainOptions
 	data  *dataset.Reader
 	test  *dataset.Reader // nil: none
 	local *ps.Local       // nil: servers elsewhere
@@ -99,21 +100,29 @@ func (j *job) run(ctx context.Context) error {
 }
 
 func (j *job) train(ctx context.Context, client *worker.Client) error {
+	if dir := j.c.String("load"); dir != "" {
+		if _, err := client.Load(ctx, dir); err != nil {
+			return err
+		}
+	}
 	m, err := model.New(ctx, client, j.data.Schema(), j.model)
 	if err != nil {
 		return err
 	}
 	bar := newProgress(j)
-	rep, err := client.Train(ctx, m, j.data, worker.TrainOptions{
-		Epochs: j.model.Epochs, NoPrefetch: !j.c.Bool("prefetch"),
-		OnStep: func(p worker.Progress) {
-			bar.step(p)
-			pause(ctx, j.c.Duration("step-delay"))
-		},
-	})
+	j.how.OnStep = func(p worker.Progress) {
+		bar.step(p)
+		pause(ctx, j.c.Duration("step-delay"))
+	}
+	rep, err := client.Train(ctx, m, j.data, j.how)
 	bar.end(err)
 	if err != nil {
 		return err
+	}
+	if dir := j.c.String("save"); dir != "" && j.cfg.Rank == 0 && j.how.KeepBest == "" {
+		if err := client.Save(ctx, dir, j.how.About); err != nil {
+			return err
+		}
 	}
 	r, err := j.report(ctx, client, m, rep, bar)
 	if err != nil {

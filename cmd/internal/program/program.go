@@ -142,6 +142,12 @@ func OneOf(flag, value string, valid ...string) error {
 	return Usage("unknown %s %q%s Valid: %s", flag, value, nearest(value, valid), strings.Join(valid, ", "))
 }
 
+// Sorted lists names for an error.
+func Sorted(names []string) string {
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
 // VersionCommand prints the version.
 func VersionCommand() *cli.Command {
 	return &cli.Command{

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"hcclps/cmd/internal/program"
+	"hcclps/ps"
+	"hcclps/worker"
+	"hcclps/worker/dataset"
+	"hcclps/worker/model"
+)
+
+func evalCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "eval",
+		Usage:       "judge a saved model on data",
+		Description: "ps-worker eval --load DIR --data test.csv --format csv\nThe features are those the model was trained with; no server is needed.",
+		Flags: slices.Concat(savedFlags(), []cli.Flag{
+			&cli.StringSliceFlag{Name: "metrics", Usage: "such as auc, prauc, gauc:user, rmse; default: logloss, auc and accuracy, or rmse and mae", EnvVars: program.Env("metrics")},
+			&cli.BoolFlag{Name: "json", Usage: "for machines"},
+		}, program.LogFlags("warn"), program.ConfigFlags()),
+		Action: func(c *cli.Context) error { return withSaved(c, evaluate) },
+	}
+}
+
+func predictCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "predict",
+		Usage: "score data with a saved model: one score a line, in the order of the data",
+		Flags: slices.Concat(savedFlags(), []cli.Flag{
+			&cli.StringFlag{Name: "out", Usage: "`FILE` of scores; default: standard output"},
+			&cli.BoolFlag{Name: "no-label", Usage: "the data has no label column"},
+		}, program.LogFlags("warn"), program.ConfigFlags()),
+		Action: func(c *cli.Context) error { return withSaved(c, predict) },
+	}
+}
+
+func savedFlags() []cli.Flag {
+	return append([]cli.Flag{
+		&cli.StringFlag{Name: "load", Usage: "model `DIR`, written by train --save", EnvVars: program.Env("load")},
+	}, dataFlags()...)
+}
+
+// saved is a model directory brought to life on a server of this process.
+type saved struct {
+	c      *cli.Context
+	client *worker.Client
+	model  worker.Model
+	data   *dataset.Reader
+}
+
+// withSaved checks flags and files, loads the model and runs act on it.
+func withSaved(c *cli.Context, act func(context.Context, *saved) error) error {
+	if printed, err := program.PrintedConfig(c); printed || err != nil {
+		return err
+	}
+	if err := program.NoArguments(c); err != nil {
+		return err
+	}
+	log, err := program.Logger(c)
+	if err != nil {
+		return err
+	}
+	if c.String("load") == "" {
+		return program.Usage("--load is needed: the folder that train --save wrote")
+	}
+	about, options, err := readAbout(c.String("load"))
+	if err != nil {
+		return err
+	}
+	cfg, err := dataConfig(c, log)
+	if err != nil {
+		return err
+	}
+	cfg.InOrder, cfg.Batch, cfg.NoLabel = true, 4096, c.Bool("no-label")
+	if cfg.Schema == nil {
+		cfg.Schema = about.Schema
+	}
+	data, err := dataset.Open(cfg)
+	if err != nil {
+		return err
+	}
+	return errors.Join(onServer(c, log, data, options, act), data.Close())
+}
+
+// readAbout says what model a folder holds.
+func readAbout(dir string) (worker.About, model.Options, error) {
+	var o model.Options
+	m, err := worker.ReadManifest(dir)
+	if err != nil {
+		return worker.About{}, o, err
+	}
+	if m.About.Options == nil {
+		return m.About, o, fmt.Errorf("read model %s: it does not say how it was made: was it saved by a program of your own?", dir)
+	}
+	if err := json.Unmarshal(m.About.Options, &o); err != nil {
+		return m.About, o, fmt.Errorf("read options of model %s: %w", dir, err)
+	}
+	return m.About, o, nil
+}
+
+func onServer(c *cli.Context, log *slog.Logger, data *dataset.Reader, o model.Options, act func(context.Context, *saved) error) error {
+	local, err := ps.NewLocal(ps.LocalConfig{Servers: 1, Replicas: 1, Scratch: true, Logger: log})
+	if err != nil {
+		return err
+	}
+	return local.With(c.Context, func(ctx context.Context) error {
+		client, err := worker.Connect(ctx, worker.Config{Servers: local.Addrs(), Cluster: local.Cluster(), Network: local.Network(), Logger: log})
+		if err != nil {
+			return err
+		}
+		defer client.Abandon() // the server ends with us
+		if _, err := client.Load(ctx, c.String("load")); err != nil {
+			return err
+		}
+		m, err := model.New(ctx, client, data.Schema(), o)
+		if err != nil {
+			return err
+		}
+		return act(ctx, &saved{c: c, client: client, model: m, data: data})
+	})
+}
+
+func evaluate(ctx context.Context, s *saved) error {
+	names := s.c.StringSlice("metrics")
+	if len(names) == 0 {
+		names = defaultMetrics(s.model)
+	}
+	got, err := s.client.Evaluate(ctx, s.model, s.data, names...)
+	if err != nil {
+		return err
+	}
+	out := map[string]any{"rows": got.Rows()}
+	for _, n := range names {
+		v, err := got.Value(n)
+		if err != nil {
+			return &program.UsageError{Err: err}
+		}
+		if v := defined(v); v != nil {
+			out[n] = *v
+		}
+	}
+	if s.c.Bool("json") {
+		return json.NewEncoder(s.c.App.Writer).Encode(out)
+	}
+	text := []string{fmt.Sprintf("%d rows", got.Rows())}
+	for _, n := range names {
+		v, _ := out[n].(float64)
+		text = append(text, fmt.Sprintf("%s %.4f", n, v))
+	}
+	_, err = fmt.Fprintln(s.c.App.Writer, strings.Join(text, ", "))
+	return err
+}
+
+// defaultMetrics are those every model of its kind is judged by.
+func defaultMetrics(m worker.Model) []string {
+	if r, ok := m.(worker.Regressor); ok && r.Regression() {
+		return []string{"rmse", "mae"}
+	}
+	return []string{"logloss", "auc", "accuracy"}
+}
+
+func predict(ctx context.Context, s *saved) (err error) {
+	out := s.c.App.Writer
+	if path := s.c.String("out"); path != "" {
+		f, cerr := os.Create(path)
+		if cerr != nil {
+			return fmt.Errorf("write scores: %w", cerr)
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		out = f
+	}
+	return writeScores(ctx, s, out)
+}
+
+func writeScores(ctx context.Context, s *saved, to io.Writer) error {
+	w := bufio.NewWriter(to)
+	var line []byte
+	err := s.client.Predict(ctx, s.model, s.data, func(scores []float32) error {
+		for _, v := range scores {
+			line = append(strconv.AppendFloat(line[:0], float64(v), 'g', -1, 32), '\n')
+			if _, err := w.Write(line); err != nil {
+				return fmt.Errorf("write scores: %w", err)
+			}
+		}
+		return nil
+	})
+	return errors.Join(err, w.Flush())
+}
