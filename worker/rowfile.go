@@ -42,7 +42,7 @@ type rowWriter struct {
 
 func newRowWriter(w io.Writer) *rowWriter {
 	crc := crc32.New(castagnoli)
-	return &rowWriter{to: bufio.NewWriterSize(io.MultiWriter(w, crc), 1<<20), crc: crc}
+	return &rowWriter{to: bufio.NewWriterSize(io.MultiWriter(w, crc), 1<<16), crc: crc}
 }
 
 func (w *rowWriter) head(width int) {
@@ -78,7 +78,7 @@ type rowReader struct {
 // newRowReader reads the head of a file with so many rows.
 func newRowReader(r io.Reader, rows uint64, width int) (*rowReader, error) {
 	crc := crc32.New(castagnoli)
-	in := &rowReader{from: bufio.NewReaderSize(io.TeeReader(r, crc), 1<<20), crc: crc, width: width, left: rows}
+	in := &rowReader{from: bufio.NewReaderSize(io.TeeReader(r, crc), 1<<16), crc: crc, width: width, left: rows}
 	head := make([]byte, rowHead)
 	if _, err := io.ReadFull(in.from, head); err != nil {
 		return nil, fmt.Errorf("%w: head: %w", ErrModelDamaged, err)
