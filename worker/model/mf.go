@@ -47,6 +47,9 @@ func newMF(ctx context.Context, st *store, schema *dataset.Schema) (*MF, error) 
 	return m, st.err
 }
 
+// Regression says that the scores are ratings: it implements worker.Regressor.
+func (*MF) Regression() bool { return true }
+
 // Step implements worker.Model.
 func (m *MF) Step(s *worker.Step) error {
 	n := s.Rows()
