@@ -99,8 +99,11 @@ func (l *Local) server(i int, dir, logDir string) Config {
 		Memory: c.Memory, LogBudget: c.LogBudget, AllowSameHost: true, Heartbeat: c.Heartbeat, Lease: c.Lease,
 		Logger: c.Logger, Bugs: c.Bugs,
 	}
-	if logDir != "" {
+	switch {
+	case logDir != "":
 		cfg.LogDir = filepath.Join(logDir, name)
+	case c.Durability == QuorumMemory:
+		cfg.LogDir = filepath.Join(dir, name, "log") // no room in memory: never the folder of another cluster
 	}
 	if n, ok := c.Network.(*inproc.Network); ok {
 		cfg.Network = n.Host(name)
@@ -155,7 +158,10 @@ func (l *Local) With(ctx context.Context, fn func(ctx context.Context) error) er
 		err = fn(ctx)
 	}
 	stop()
-	return errors.Join(err, <-served)
+	if serr := <-served; serr != nil {
+		return errors.Join(serr, err) // the cause first
+	}
+	return err
 }
 
 // folders makes the data folder, and says where logs live in memory: "" where

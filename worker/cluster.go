@@ -89,6 +89,9 @@ func (c *cluster) discover(ctx context.Context) error {
 	defer cancel()
 	_, err = route.Do(ctx, func(ctx context.Context, addr string) (link.Verdict, error) {
 		reply, err := c.link.Call(ctx, addr, link.Call{Head: head})
+		if errors.Is(err, link.ErrWrongCluster) || errors.Is(err, link.ErrVersion) {
+			return link.Fatal(), err
+		}
 		if err != nil {
 			return link.Next(), err
 		}

@@ -149,7 +149,10 @@ func led(views []program.ServerView) []ledGroup {
 		}
 		for _, g := range v.Status.Groups {
 			name := v.Status.Name
-			if g.State != "leader" {
+			switch {
+			case g.State != "leader" && g.Leader != "":
+				name = g.Leader // as this one says; it was not asked itself
+			case g.State != "leader":
 				name = "none (" + g.State + ")"
 			}
 			if old, ok := best[g.Group]; !ok || g.State == "leader" && (old.State != "leader" || g.Term > old.Term) {

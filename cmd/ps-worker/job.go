@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
+	"os"
 	"strconv"
 	"strings"
 
@@ -83,6 +85,9 @@ func optimizer(c *cli.Context, o worker.Optimizer) (worker.Optimizer, error) {
 		o = worker.Optimizer{Name: name, Params: map[string]float64{}}
 	}
 	if c.IsSet("lr") {
+		if strings.Contains(rest, "lr=") {
+			return o, program.Usage("--lr %v and --optimizer %s: the learning rate is there twice", c.Float64("lr"), s)
+		}
 		o.Params["lr"] = c.Float64("lr")
 	}
 	for p := range strings.SplitSeq(rest, ",") {
@@ -106,8 +111,14 @@ func (j *job) worker(log *slog.Logger) error {
 	c := j.c
 	j.cfg = worker.Config{
 		Servers: c.StringSlice("servers"), Cluster: c.String("cluster"), Job: c.String("job"), Worker: c.String("worker"),
-		Rank: c.Int("rank"), World: c.Int("world"), Sum: c.String("reduce") == "sum", Seed: c.Uint64("seed"),
+		Rank: c.Int("rank"), World: c.Int("world"), Parts: c.Int("parts"), Sum: c.String("reduce") == "sum", Seed: c.Uint64("seed"),
 		Deadline: c.Duration("op-timeout"), Logger: log,
+	}
+	if j.cfg.Worker == "" {
+		j.cfg.Worker = fmt.Sprintf("worker-%d", j.cfg.Rank)
+	}
+	if err := j.checkNumbers(); err != nil {
+		return err
 	}
 	mode, n, bounded := strings.Cut(c.String("sync"), ":")
 	if err := program.OneOf("--sync", mode, "bsp", "ssp", "asp"); err != nil {
@@ -144,6 +155,25 @@ func (j *job) worker(log *slog.Logger) error {
 	return nil
 }
 
+// checkNumbers refuses values that nothing else looks at.
+func (j *job) checkNumbers() error {
+	c := j.c
+	switch {
+	case c.Int("world") < 1:
+		return program.Usage("--world %d: want 1 or more workers", c.Int("world"))
+	case c.Int("embedded") < 0:
+		return program.Usage("--embedded %d: want 1 or more servers", c.Int("embedded"))
+	case c.Duration("step-delay") < 0 || c.Duration("op-timeout") <= 0:
+		return program.Usage("--step-delay %v, --op-timeout %v: want no negative delay, and a time above 0", c.Duration("step-delay"), c.Duration("op-timeout"))
+	}
+	for _, addr := range c.StringSlice("servers") {
+		if _, _, err := net.SplitHostPort(addr); err != nil && !strings.HasPrefix(addr, "unix:") {
+			return program.Usage("--servers %s: %w", addr, err)
+		}
+	}
+	return nil
+}
+
 // open opens the data and test files; all that is wrong with them is said now.
 func (j *job) open(log *slog.Logger) error {
 	c := j.c
@@ -171,7 +201,10 @@ func (j *job) open(log *slog.Logger) error {
 	}
 	if len(test.Paths) > 0 {
 		test.Schema = j.data.Schema() // with what the training data fitted
-		j.test, err = dataset.Open(test)
+		if j.test, err = dataset.Open(test); err != nil {
+			return err
+		}
+		_, err = j.test.Count() // a fault in it is better found now than after training
 	}
 	return err
 }
@@ -180,8 +213,6 @@ func (j *job) embed(log *slog.Logger) error {
 	c := j.c
 	n := c.Int("embedded")
 	switch {
-	case n < 0:
-		return program.Usage("--embedded %d: want 1 or more servers", n)
 	case n == 0 && len(c.StringSlice("servers")) == 0:
 		return program.Usage("--servers or --embedded is needed: where the parameters live")
 	case n > 0 && len(c.StringSlice("servers")) > 0:
@@ -191,6 +222,14 @@ func (j *job) embed(log *slog.Logger) error {
 	}
 	if c.Bool("resume") && c.String("dir") == "" {
 		return program.Usage("--resume needs --dir: the folder of the job to go on with")
+	}
+	if _, err := os.Stat(c.String("dir")); c.Bool("resume") && err != nil {
+		return fmt.Errorf("--resume: %w: no job to go on with", err)
+	}
+	if replicas := c.Int("replicas"); c.IsSet("replicas") && replicas > 0 {
+		if err := layoutFits(n, replicas, 4); err != nil {
+			return err
+		}
 	}
 	if c.Int("world") > 1 {
 		return program.Usage("--embedded serves this process alone; for %d workers use ps-worker launch", c.Int("world"))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -17,6 +18,7 @@ import (
 
 	"hcclps/cmd/internal/program"
 	"hcclps/ps"
+	"hcclps/ps/layout"
 )
 
 // reportDirEnv is the folder in which workers started by launch leave their
@@ -84,6 +86,9 @@ func newLauncher(c *cli.Context) (*launcher, error) {
 	}
 	if c.Int("workers") < 1 || c.Int("servers") < 1 {
 		return nil, program.Usage("--workers and --servers: want 1 or more")
+	}
+	if err := layoutFits(c.Int("servers"), l.replicas(), c.Int("shards")); err != nil {
+		return nil, err
 	}
 	log, err := program.Logger(c)
 	if err != nil {
@@ -202,6 +207,10 @@ func (l *launcher) run(ctx context.Context) error {
 	err = l.procs.waitFor(ctx, names)
 	stopKilling()
 	<-killing
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 2 {
+		return &program.UsageError{Err: err} // a worker said so
+	}
 	if err != nil {
 		return err
 	}
@@ -213,14 +222,35 @@ func (l *launcher) server(i int) process {
 	dir := filepath.Join(l.dir, name)
 	args := []string{
 		"serve", "--cluster", l.cluster, "--name", name, "--dir", dir, "--listen", l.addrs[i], "--servers", strings.Join(l.addrs, ","),
-		"--replicas", strconv.Itoa(min(l.c.Int("replicas"), l.maxReplicas())), "--shards", strconv.Itoa(l.c.Int("shards")), "--durability", l.c.String("durability"),
+		"--replicas", strconv.Itoa(l.replicas()), "--shards", strconv.Itoa(l.c.Int("shards")), "--durability", l.c.String("durability"),
 		"--log-budget", l.c.String("log-budget"), "--allow-same-host", "--log-level", l.c.String("log-level"), "--log-format", l.c.String("log-format"),
 	}
-	return process{name: name, path: l.serverBin, args: args, env: os.Environ(), socket: strings.TrimPrefix(l.addrs[i], "unix:")}
+	return process{name: name, path: l.serverBin, args: args, env: foreign(os.Environ()), socket: strings.TrimPrefix(l.addrs[i], "unix:")}
 }
 
-// maxReplicas is what so few servers can hold, when nobody asked for more.
-func (l *launcher) maxReplicas() int {
+// foreign is an environment without what would speak to our own programs: launch
+// says it all itself.
+func foreign(env []string) []string {
+	return slices.DeleteFunc(env, func(e string) bool {
+		return strings.HasPrefix(e, "HCCLPS_") || strings.HasPrefix(e, "RANK=") || strings.HasPrefix(e, "WORLD_SIZE=")
+	})
+}
+
+// layoutFits says early what the servers would say in seconds.
+func layoutFits(servers, replicas, shards int) error {
+	var members []layout.Member
+	for i := range servers {
+		name := strconv.Itoa(i)
+		members = append(members, layout.Member{ID: name, Name: name, Addr: name})
+	}
+	if _, err := layout.New(layout.Config{Members: members, Replicas: replicas, Shards: shards}); err != nil {
+		return &program.UsageError{Err: err}
+	}
+	return nil
+}
+
+// replicas is what was asked for, or what so few servers can hold.
+func (l *launcher) replicas() int {
 	if n := l.c.Int("servers"); !l.c.IsSet("replicas") && n < 3 {
 		return 1
 	}
@@ -228,7 +258,7 @@ func (l *launcher) maxReplicas() int {
 }
 
 func (l *launcher) worker(rank, port int) process {
-	env := append(os.Environ(),
+	env := append(foreign(os.Environ()),
 		"RANK="+strconv.Itoa(rank), "LOCAL_RANK="+strconv.Itoa(rank), "WORLD_SIZE="+strconv.Itoa(l.c.Int("workers")),
 		"MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(port),
 		"HCCLPS_SERVERS="+strings.Join(l.addrs, ","), "HCCLPS_CLUSTER="+l.cluster, "HCCLPS_JOB="+l.job,

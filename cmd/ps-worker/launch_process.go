@@ -131,7 +131,7 @@ func (all *processes) kill(name string) bool {
 	default:
 	}
 	c.killed = true
-	return c.cmd.Process.Kill() == nil
+	return syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) == nil
 }
 
 // waitFor returns when all of these have ended well, or one has not.
@@ -191,7 +191,7 @@ func (all *processes) stopAll() {
 
 func (all *processes) stop(cs []*child) {
 	for _, c := range cs {
-		_ = c.cmd.Process.Signal(syscall.SIGTERM) // it may have ended already
+		_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGTERM) // with what it started; it may have ended already
 	}
 	patience, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -201,7 +201,7 @@ func (all *processes) stop(cs []*child) {
 			continue
 		case <-patience.Done():
 		}
-		_ = c.cmd.Process.Kill()
+		_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL)
 		<-c.ended
 	}
 }

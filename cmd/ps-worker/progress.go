@@ -72,6 +72,9 @@ func (p *progress) rate(now time.Time) float64 {
 // end leaves a full bar when training ended well.
 func (p *progress) end(err error) {
 	if p.bar == nil {
+		if err == nil {
+			fmt.Fprintf(p.out, "100 %%  %d rows, %.0f rows/s\n", p.rows, p.rate(time.Now()))
+		}
 		return
 	}
 	if err == nil {

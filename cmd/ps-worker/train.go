@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -39,6 +40,7 @@ func trainCommand() *cli.Command {
 			&cli.IntFlag{Name: "batch", Usage: "rows a step and worker; default: by model", EnvVars: env("batch")},
 			&cli.StringFlag{Name: "optimizer", Usage: "`NAME`[:param=value,...]; default: by model", EnvVars: env("optimizer")},
 			&cli.Float64Flag{Name: "lr", Usage: "learning rate; default: by model, or the optimizer's own", EnvVars: env("lr")},
+			&cli.IntFlag{Name: "parts", Value: 1, Usage: "messages a step is cut into, a power of two, where one would be too large for the log", EnvVars: env("parts")},
 			&cli.StringFlag{Name: "reduce", Value: "mean", Usage: "over rows: mean or sum", EnvVars: env("reduce")},
 			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of initial parameters and the order of rows", EnvVars: env("seed")},
 			&cli.StringFlag{Name: "job", Usage: "`NAME` workers share; default: random", EnvVars: env("job")},
@@ -100,6 +102,9 @@ func (j *job) run(ctx context.Context) error {
 }
 
 func (j *job) train(ctx context.Context, client *worker.Client) error {
+	if j.local != nil && client.Clock() > 0 && !j.c.Bool("resume") {
+		return fmt.Errorf("%s holds job %s, at step %d: --resume goes on with it, --job or --dir names another", j.c.String("dir"), j.cfg.Job, client.Clock())
+	}
 	if dir := j.c.String("load"); dir != "" {
 		if _, err := client.Load(ctx, dir); err != nil {
 			return err

@@ -10,7 +10,7 @@ import (
 // until the plan is released.
 func (s *State) hold(m *wire.Hold) wire.Answer {
 	p := m.Plan
-	if !validName(m.Job) {
+	if !wire.ValidName(m.Job) {
 		return wire.Answer{Status: wire.Refused, Detail: "a plan needs a job's name (UTF-8, 1 to 255 bytes)"}
 	}
 	j := s.jobOf(m.Job)
@@ -70,7 +70,7 @@ func (s *State) badPlan(j *job, p *wire.Plan) string {
 			return fmt.Sprintf("rate %v: want a finite number, not negative", p.Rate)
 		}
 	case wire.PlanExpel:
-		if !validName(p.Worker) {
+		if !wire.ValidName(p.Worker) {
 			return "it expels nobody"
 		}
 	case wire.PlanStop:

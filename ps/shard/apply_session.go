@@ -2,7 +2,6 @@ package shard
 
 import (
 	"fmt"
-	"unicode/utf8"
 
 	"hcclps/ps/wire"
 )
@@ -45,7 +44,7 @@ func (w *worker) fenced(j *job) wire.Answer {
 
 // badFence says what is wrong with a fence, or nothing. It changes nothing.
 func (s *State) badFence(m *wire.Fence) string {
-	if !validName(m.Job) || !validName(m.Worker) || m.Incarnation == 0 {
+	if !wire.ValidName(m.Job) || !wire.ValidName(m.Worker) || m.Incarnation == 0 {
 		return "a fence needs a job, a worker (UTF-8, 1 to 255 bytes) and an incarnation"
 	}
 	if m.Rank >= m.Params.World {
@@ -107,5 +106,3 @@ func (s *State) finish(m *wire.Finish) wire.Answer {
 	j.settle()
 	return w.answer(j, wire.OK, "")
 }
-
-func validName(s string) bool { return len(s) > 0 && len(s) <= maxName && utf8.ValidString(s) }

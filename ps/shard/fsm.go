@@ -78,7 +78,7 @@ func (g *Group) reserveTable(ctx context.Context, t *tab, rows int) {
 	ctx, cancel := context.WithTimeout(ctx, reserveTimeout)
 	defer cancel()
 	if err := t.rows.Reserve(ctx, rows); err != nil {
-		g.cfg.Logger.Warn("snapshot holds more copies than its budget", "group", g.cfg.Group, "table", t.Spec.Name, "error", err)
+		g.cfg.Logger.Warn("snapshot holds more copies than its budget", "group", g.cfg.Group, "table", t.Spec.Name, "err", err)
 	}
 }
 
@@ -114,7 +114,7 @@ func (m machine) Restore(r io.ReadCloser) error {
 	err = old.Close()
 	g.mu.Unlock()
 	if err != nil {
-		g.cfg.Logger.Warn("free replaced tables", "group", g.cfg.Group, "error", err)
+		g.cfg.Logger.Warn("free replaced tables", "group", g.cfg.Group, "err", err)
 	}
 	g.wake()
 	return nil

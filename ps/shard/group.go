@@ -80,7 +80,7 @@ type Group struct {
 	scratch  bool
 	maxEntry int
 	inbox    *inbox
-	fresh    barriers
+	fresh    *barriers
 	parked   parking
 	buffers  buffers   // of entries
 	bodies   *buffers  // of requests
@@ -110,7 +110,7 @@ func New(cfg Config) (*Group, error) {
 	bodies := &buffers{}
 	g := &Group{
 		cfg: cfg, scratch: cfg.Log == nil, maxEntry: maxPart,
-		inbox: newInbox(cfg.Budget, bodies), bodies: bodies, changed: make(chan struct{}),
+		inbox: newInbox(cfg.Budget, bodies), bodies: bodies, fresh: newBarriers(), changed: make(chan struct{}),
 		state: NewState(StateConfig{HashSeed: cfg.Layout().HashSeed, CopyBudget: cfg.CopyBudget, Bugs: cfg.Bugs}),
 	}
 	if g.scratch {

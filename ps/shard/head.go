@@ -90,13 +90,13 @@ func decodeState(b []byte, cfg StateConfig) (*State, error) {
 
 // restore checks a decoded job and makes what is not in the snapshot.
 func (j *job) restore(s *State) error {
-	if !validName(j.Name) || j.Params.Parts > wire.MaxParts || len(j.Workers) > 0 && (j.Params.Parts == 0 || j.Params.World == 0) {
+	if !wire.ValidName(j.Name) || j.Params.Parts > wire.MaxParts || len(j.Workers) > 0 && (j.Params.Parts == 0 || j.Params.World == 0) {
 		return fmt.Errorf("parameters %+v", j.Params)
 	}
 	j.byName = map[string]*worker{}
 	for i, w := range j.Workers {
 		switch {
-		case w == nil || !validName(w.Name) || w.Rank >= j.Params.World || w.Session > expelled || int(w.Writer) > len(s.writers):
+		case w == nil || !wire.ValidName(w.Name) || w.Rank >= j.Params.World || w.Session > expelled || int(w.Writer) > len(s.writers):
 			return fmt.Errorf("worker %d of %d is bad", i, len(j.Workers))
 		case i > 0 && (j.Workers[i-1].Rank > w.Rank || j.Workers[i-1].Rank == w.Rank && j.Workers[i-1].Name >= w.Name), j.byName[w.Name] != nil:
 			return fmt.Errorf("worker %q is out of order", w.Name)

@@ -94,7 +94,7 @@ func (g *Group) pull(ctx context.Context, m *wire.Pull, bodyLen int, r Request) 
 		}
 	}
 	for {
-		done, changed := g.tryPull(m, sections, spot, r)
+		done, changed := g.tryPull(ctx, m, sections, spot, r)
 		if done {
 			return
 		}
@@ -109,7 +109,7 @@ func (g *Group) pull(ctx context.Context, m *wire.Pull, bodyLen int, r Request) 
 
 // tryPull answers if it can; otherwise changed is closed when it is worth
 // another try.
-func (g *Group) tryPull(m *wire.Pull, sections []wire.Section, spot *parkedPull, r Request) (done bool, changed <-chan struct{}) {
+func (g *Group) tryPull(ctx context.Context, m *wire.Pull, sections []wire.Section, spot *parkedPull, r Request) (done bool, changed <-chan struct{}) {
 	leader := g.IsLeader()
 	g.mu.RLock()
 	if g.ended {
@@ -136,10 +136,15 @@ func (g *Group) tryPull(m *wire.Pull, sections []wire.Section, spot *parkedPull,
 	}
 	a.Term, a.Index = g.state.Applied()
 	g.mu.RUnlock()
+	if a.Status == wire.OK {
+		g.reply(r, a, vec.BytesOfFloats(*buf))
+		return true, nil
+	}
 	if !leader && (a.Status == wire.Unknown || a.Status == wire.Refused) {
 		a = g.elsewhere() // a follower may not have heard of it yet
 	}
-	g.reply(r, a, vec.BytesOfFloats(*buf))
+	a.Index = 0 // it did not come from the log
+	g.reply(r, g.final(ctx, a))
 	return true, nil
 }
 

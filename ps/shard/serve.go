@@ -21,7 +21,7 @@ const (
 func (g *Group) Serve(ctx context.Context, m wire.Message, bodyLen int, r Request) {
 	switch m := m.(type) {
 	case *wire.Push:
-		g.reply(r, g.push(ctx, m, bodyLen, r))
+		g.reply(r, g.final(ctx, g.push(ctx, m, bodyLen, r)))
 	case *wire.Pull:
 		g.pull(ctx, m, bodyLen, r)
 	case *wire.Probe:
@@ -43,7 +43,7 @@ func (g *Group) Serve(ctx context.Context, m wire.Message, bodyLen int, r Reques
 // reply answers; an error means that the caller is gone, who asks again.
 func (g *Group) reply(r Request, a wire.Answer, body ...[]byte) {
 	if err := r.Reply(wire.AppendAnswer(nil, a), body...); err != nil {
-		g.cfg.Logger.Debug("answer not delivered", "group", g.cfg.Group, "error", err)
+		g.cfg.Logger.Debug("answer not delivered", "group", g.cfg.Group, "err", err)
 	}
 }
 

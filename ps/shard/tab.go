@@ -26,7 +26,7 @@ const maxDim = 1 << 16
 
 // newTab makes an empty table.
 func newTab(spec wire.Table, slot uint32, cfg StateConfig) (*tab, error) {
-	if !validName(spec.Name) {
+	if !wire.ValidName(spec.Name) {
 		return nil, fmt.Errorf("table %d: want a name (UTF-8, 1 to %d bytes)", spec.ID, maxName)
 	}
 	if spec.Dim == 0 || spec.Dim > maxDim {

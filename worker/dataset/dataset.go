@@ -117,7 +117,9 @@ func checkFile(path string) error {
 		return fmt.Errorf("find data file: %w", err)
 	case st.IsDir():
 		return fmt.Errorf("open data file %s: it is a directory", path)
-	case st.Mode().IsRegular() && st.Size() == 0:
+	case !st.Mode().IsRegular():
+		return fmt.Errorf("open data file %s: it is no regular file: it is read once an epoch, and more than once", path)
+	case st.Size() == 0:
 		return fmt.Errorf("open data file %s: it is empty", path)
 	}
 	return nil

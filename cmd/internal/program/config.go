@@ -41,7 +41,7 @@ func loadConfig(c *cli.Context) error {
 		if !slices.Contains(valid, name) || name == "config" {
 			return Usage("%s: unknown flag %q%s", path, name, nearest(name, valid))
 		}
-		if c.IsSet(name) {
+		if list, ok := v.([]any); c.IsSet(name) || ok && len(list) == 0 {
 			continue
 		}
 		if err := c.Set(name, text(v)); err != nil {

@@ -42,7 +42,7 @@ func Usage(format string, args ...any) error { return &UsageError{fmt.Errorf(for
 // Main runs an app until it ends or a signal asks it to, and is the exit code.
 // The first Ctrl-C drains; the second kills.
 func Main(app *cli.App) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	return Run(ctx, app, os.Args, os.Stdout, os.Stderr)
