@@ -40,6 +40,7 @@ type Config struct {
 	Parts     int           // parts a step is cut into, a power of two <= 64; 1
 	Sum       bool          // gradients are summed, not averaged over rows
 	Seed      uint64        // of initial parameters and of the order of rows
+	Data      string        // what the batches are cut from, in words: a job is resumed on the same data only
 	Network   link.Network  // nil: TCP
 	Deadline  time.Duration // of one push, pull or session call; 60 s
 	Logger    *slog.Logger  // nil: discard

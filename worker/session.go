@@ -60,7 +60,7 @@ func (p *shardPosition) stamp(m *wire.Pull) {
 func (c *Client) jobParams() wire.JobParams {
 	return wire.JobParams{
 		World: uint32(c.cfg.World), Sync: c.cfg.Sync, Staleness: uint32(c.cfg.Staleness),
-		Parts: uint32(c.cfg.Parts), Sum: c.cfg.Sum, Seed: c.cfg.Seed,
+		Parts: uint32(c.cfg.Parts), Sum: c.cfg.Sum, Seed: c.cfg.Seed, Data: c.cfg.Data,
 	}
 }
 

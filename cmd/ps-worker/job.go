@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 	"hcclps/cmd/internal/program"
 	"hcclps/ps"
 	"hcclps/ps/optim"
+	"hcclps/ps/wire"
 	"hcclps/worker"
 	"hcclps/worker/dataset"
 	"hcclps/worker/model"
@@ -49,6 +51,7 @@ func newJob(c *cli.Context) (*job, error) {
 	if j.how, err = j.training(); err != nil {
 		return nil, err
 	}
+	j.cfg.Data = j.describeData()
 	return j, j.embed(log)
 }
 
@@ -153,6 +156,23 @@ func (j *job) worker(log *slog.Logger) error {
 		return &program.UsageError{Err: err}
 	}
 	return nil
+}
+
+// describeData says what decides the rows of a batch: a worker resumes on the
+// same only.
+func (j *job) describeData() string {
+	var b strings.Builder
+	for _, path := range j.c.StringSlice("data") {
+		if st, err := os.Stat(path); err == nil {
+			fmt.Fprintf(&b, "%s of %d bytes, ", filepath.Base(path), st.Size())
+		}
+	}
+	fmt.Fprintf(&b, "batches of %d x %d", j.how.Accumulate, j.model.Batch)
+	if s := j.c.String("split"); s != "" {
+		fmt.Fprintf(&b, ", split %s", s)
+	}
+	text := b.String()
+	return text[max(0, len(text)-wire.MaxData):]
 }
 
 // checkNumbers refuses values that nothing else looks at.

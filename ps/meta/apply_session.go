@@ -54,7 +54,7 @@ func (s *state) checkOpen(r wire.OpenRequest) wire.Answer {
 		return wire.Answer{}
 	}
 	if j.Params != r.Params {
-		return refuse(wire.Refused, "job %q runs with %s; worker %q (%s) asks for %s", r.Job, describe(j.Params), r.Worker, r.Owner, describe(r.Params))
+		return refuse(wire.Refused, "job %q runs with %s; worker %q (%s) asks for %s", r.Job, j.Params.String(), r.Worker, r.Owner, r.Params.String())
 	}
 	for _, w := range j.Workers {
 		if (w.Name == r.Worker) != (w.Rank == r.Rank) {

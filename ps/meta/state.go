@@ -153,15 +153,8 @@ func checkParams(p wire.JobParams) error {
 	if p.Parts < 1 || p.Parts > wire.MaxParts || p.Parts&(p.Parts-1) != 0 {
 		errs = append(errs, fmt.Errorf("parts %d: want a power of two up to %d", p.Parts, wire.MaxParts))
 	}
-	return errors.Join(errs...)
-}
-
-// describe shows job parameters to people.
-func describe(p wire.JobParams) string {
-	sync := [...]string{"bsp", fmt.Sprintf("ssp:%d", p.Staleness), "asp"}[p.Sync]
-	reduce := "mean"
-	if p.Sum {
-		reduce = "sum"
+	if len(p.Data) > wire.MaxData {
+		errs = append(errs, fmt.Errorf("a description of data of %d bytes: want %d at most", len(p.Data), wire.MaxData))
 	}
-	return fmt.Sprintf("world %d, %s, %d parts, reduce %s, seed %d", p.World, sync, p.Parts, reduce, p.Seed)
+	return errors.Join(errs...)
 }

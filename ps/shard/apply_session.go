@@ -55,7 +55,7 @@ func (s *State) badFence(m *wire.Fence) string {
 		return ""
 	}
 	if j.Params.World != 0 && j.Params != m.Params {
-		return fmt.Sprintf("job %q was opened with %+v, worker %q asks for %+v", m.Job, j.Params, m.Worker, m.Params)
+		return fmt.Sprintf("job %q was opened with %v, worker %q asks for %v", m.Job, j.Params, m.Worker, m.Params)
 	}
 	for _, w := range j.Workers {
 		switch {

@@ -91,7 +91,7 @@ func decodeState(b []byte, cfg StateConfig) (*State, error) {
 // restore checks a decoded job and makes what is not in the snapshot.
 func (j *job) restore(s *State) error {
 	if !wire.ValidName(j.Name) || j.Params.Parts > wire.MaxParts || len(j.Workers) > 0 && (j.Params.Parts == 0 || j.Params.World == 0) {
-		return fmt.Errorf("parameters %+v", j.Params)
+		return fmt.Errorf("parameters %v", j.Params)
 	}
 	j.byName = map[string]*worker{}
 	for i, w := range j.Workers {

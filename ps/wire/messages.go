@@ -1,6 +1,9 @@
 package wire
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 // Target names the shard and the session of a request. A step is one
 // transaction per shard under the identity (Worker, step); Incarnation is the
@@ -102,13 +105,27 @@ const (
 )
 
 // JobParams are fixed when a job's first worker opens it.
-type JobParams struct {
+type JobParams struct { //nolint:recvcheck // String shows a copy, fields fills one in
 	World     uint32 `json:"world"`     // workers
 	Sync      Sync   `json:"sync"`      // BSP, SSP, ASP
 	Staleness uint32 `json:"staleness"` // SSP: steps a read may lag
 	Parts     uint32 `json:"parts"`     // parts a step
 	Sum       bool   `json:"sum"`       // reduce by sum, not by mean over rows
 	Seed      uint64 `json:"seed"`
+	Data      string `json:"data,omitempty"` // what the batches are cut from, in words: a cursor means nothing on other data
+}
+
+// String shows the parameters to people.
+func (p JobParams) String() string {
+	sync := fmt.Sprintf("sync %d", p.Sync)
+	if p.Sync <= ASP {
+		sync = [...]string{"bsp", fmt.Sprintf("ssp:%d", p.Staleness), "asp"}[p.Sync]
+	}
+	reduce := "mean"
+	if p.Sum {
+		reduce = "sum"
+	}
+	return fmt.Sprintf("world %d, %s, %d parts, reduce %s, seed %d, data %q", p.World, sync, p.Parts, reduce, p.Seed, p.Data)
 }
 
 func (p *JobParams) fields(c *coder) {
@@ -118,10 +135,14 @@ func (p *JobParams) fields(c *coder) {
 	c.u32(&p.Parts)
 	c.bool(&p.Sum)
 	c.u64(&p.Seed)
-	if c.read && (p.World == 0 || p.Sync > ASP || p.Parts == 0 || p.Parts > MaxParts) {
-		c.fail("job parameters %+v", *p)
+	c.str(&p.Data)
+	if c.read && (p.World == 0 || p.Sync > ASP || p.Parts == 0 || p.Parts > MaxParts || len(p.Data) > MaxData) {
+		c.fail("job parameters: %v", *p)
 	}
 }
+
+// MaxData bounds the description of a job's data.
+const MaxData = 1024
 
 // MaxParts bounds the parts of a step (a bitmap of them is replicated state).
 const MaxParts = 64

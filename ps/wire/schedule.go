@@ -63,16 +63,17 @@ func (s Schedule) Constant() bool { return s.name() == "constant" && s.Warmup ==
 
 // String names the kind and what is not 0.
 func (s Schedule) String() string {
-	b := s.name()
+	var b strings.Builder
+	b.WriteString(s.name())
 	for _, p := range []struct {
 		name  string
 		value float64
 	}{{"warmup", float64(s.Warmup)}, {"steps", float64(s.Steps)}, {"floor", s.Floor}, {"decay", s.Decay}} {
 		if p.value != 0 {
-			b += fmt.Sprintf(" %s=%v", p.name, p.value)
+			fmt.Fprintf(&b, " %s=%v", p.name, p.value)
 		}
 	}
-	return b
+	return b.String()
 }
 
 func (s Schedule) name() string {
