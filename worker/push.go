@@ -110,6 +110,9 @@ func (p *push) add(g Gradient) error {
 
 // run sends all parts to all shards in parallel.
 func (p *push) run(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx) // a step that nobody waits for is not begun
+	}
 	if err := p.c.session.holdsLease(ctx); err != nil {
 		return err
 	}
