@@ -9,6 +9,9 @@
 //	m, err := model.NewLR(ctx, c, worker.Optimizer{Name: "adagrad"})
 //	rep, err := c.Train(ctx, m, source, worker.TrainOptions{Epochs: 3})
 //
+// TrainOptions evaluates on the way, stops early, keeps the best and accumulates
+// batches. Save writes a model directory, Load begins a job with one.
+//
 // Below Train lie Pull, Push and Finish, for loops of one's own.
 //
 // # Promises

@@ -91,7 +91,9 @@ func life(t *testing.T, dir, durability string, dieAt uint64) (digest string, er
 	}
 	wg.Wait()
 	if context.Cause(ctx) != nil && errors.Is(context.Cause(ctx), errDied) {
-		<-served // the dead say this and that
+		if err := <-served; !errors.Is(err, ps.ErrCrashed) {
+			return "", fmt.Errorf("servers after their death: %w", err)
+		}
 		return "", errDied
 	}
 	die(errors.New("done"))

@@ -87,6 +87,8 @@ func newRowReader(r io.Reader, rows uint64, width int) (*rowReader, error) {
 	switch {
 	case string(head[:8]) != rowMagic:
 		return nil, fmt.Errorf("%w: it is no file of rows", ErrModelDamaged)
+	case version < 1:
+		return nil, fmt.Errorf("%w: rows of version %d", ErrModelDamaged, version)
 	case version > rowVersion:
 		return nil, fmt.Errorf("%w: rows of version %d, this program reads up to %d", ErrModelVersion, version, rowVersion)
 	case int64(has) != int64(width):

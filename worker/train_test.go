@@ -315,7 +315,7 @@ func TestClipBoundsTheMeanGradient(t *testing.T) {
 				if err := c.Pull(t.Context(), worker.Read{Table: m.rows, Keys: keys, Out: out}, worker.Read{Table: m.weight, Out: dense}); err != nil {
 					t.Error(err)
 				}
-				return append(out, dense...)
+				return slices.Concat(out, dense)
 			}
 			first = read()
 			// Rows 0 to 16: their users and items have keys below 17 only in part; a
