@@ -182,6 +182,7 @@ func TestAdultNeedsData(t *testing.T) {
 }
 
 func coupon(t *testing.T, model string) trial {
+	t.Helper()
 	path := data(t, "vehicle-coupon", "in-vehicle-coupon-recommendation.csv")
 	return split(model, dataset.Config{Format: dataset.FormatCSV, Paths: []string{path}, Label: label(t, "Y")})
 }

@@ -132,12 +132,14 @@ func (st *store) sides(schema *dataset.Schema) [2]side {
 	return out
 }
 
-// appendValues appends what each id of the bags counts: its weight, scaled by
-// the pooling of its bag. A row's vector is the sum of value x row over its ids.
-func appendValues(values []float32, bags worker.Ragged, pool worker.Pool) []float32 {
+// counts is what each id of the bags counts: its weight, scaled by the pooling
+// of its bag. A row's vector is the sum of count x row over its ids. buf is
+// what counts gave for the batch before.
+func counts(buf []float32, bags worker.Ragged, pool worker.Pool) []float32 {
 	if pool == worker.Sum {
-		return append(values, bags.Weights...)
+		return bags.Weights
 	}
+	values := buf[:0]
 	for i := range len(bags.Offsets) - 1 {
 		bag := bags.Weights[bags.Offsets[i]:bags.Offsets[i+1]]
 		var sum float64

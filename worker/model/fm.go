@@ -88,7 +88,7 @@ func (f *factors) forward(s *worker.Step, logits, deep []float32, width int) err
 			return err
 		}
 		f.rows, f.bags = append(f.rows, rows), append(f.bags, bags)
-		f.values[at] = appendValues(f.values[at][:0], bags, f.fields[at].pool)
+		f.values[at] = counts(f.values[at], bags, f.fields[at].pool)
 		f.add(at, deep, width)
 	}
 	for i := range logits {

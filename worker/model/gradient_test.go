@@ -111,6 +111,7 @@ type move struct {
 func steps() []float32 { return []float32{1.0 / 512, 1.0 / 4096} }
 
 func newProbe(t *testing.T, st *store, schema *dataset.Schema, b dataset.Batch) *probe {
+	t.Helper()
 	p := &probe{t: t, c: st.c, batch: b}
 	for _, f := range st.fields(schema) {
 		e := st.embeddings[slices.IndexFunc(st.embeddings, func(e worker.Embedding) bool {

@@ -3,6 +3,7 @@ package model
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"hcclps/internal/vec"
@@ -83,9 +84,7 @@ func (l *layer) forward(s *worker.Step, x []float32) ([]float32, error) {
 	}
 	if l.relu {
 		for i, v := range l.y {
-			if v < 0 {
-				l.y[i] = 0
-			}
+			l.y[i] = max(v, 0)
 		}
 	}
 	return l.y, nil
@@ -99,11 +98,7 @@ const sumRows = 64
 func (l *layer) backward(s *worker.Step, dy []float32) []float32 {
 	n := s.Rows()
 	if l.relu {
-		for i, y := range l.y {
-			if y == 0 {
-				dy[i] = 0
-			}
-		}
+		reluBack(dy, l.y)
 	}
 	bias, weight := s.GradOf(l.biasNow), s.GradOf(l.weightNow)
 	for i := range n {
@@ -115,4 +110,14 @@ func (l *layer) backward(s *worker.Step, dy []float32) []float32 {
 	l.dx = sized(l.dx, n*l.in)
 	vec.Gemm(l.dx, dy, l.weightNow.Data, n, l.out, l.in, false)
 	return l.dx
+}
+
+// reluBack clears dy where the ReLU gave 0. Half of the units being closed, at
+// random, a branch would be foreseen wrongly every other time: the mask is all
+// ones for the bits of a number above 0, and no bit for those of 0.
+func reluBack(dy, y []float32) {
+	for i, v := range y[:len(dy)] {
+		mask := uint32(-int32(math.Float32bits(v)) >> 31)
+		dy[i] = math.Float32frombits(math.Float32bits(dy[i]) & mask)
+	}
 }

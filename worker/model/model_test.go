@@ -1,7 +1,10 @@
 package model
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -110,6 +113,39 @@ func TestWhatNewRefuses(t *testing.T) {
 	} {
 		if _, err := New(t.Context(), c, bad.schema, bad.o); err == nil || !strings.Contains(err.Error(), bad.want) {
 			t.Errorf("%+v: error %v, want one with %q", bad.o, err, bad.want)
+		}
+	}
+}
+
+// The label says whether two ids are of different kinds: pairs say all, each id
+// alone nothing.
+func TestPairsAreLearned(t *testing.T) {
+	t.Parallel()
+	l := cluster(t)
+	for _, format := range []string{dataset.FormatLibsvm, dataset.FormatLibffm} {
+		var text strings.Builder
+		for i := range 4096 {
+			a, b := i%7, i/7%5
+			line := fmt.Sprintf("%d %d:1 %d:1\n", (a+b)%2, 1+a, 10+b)
+			if format == dataset.FormatLibffm {
+				line = fmt.Sprintf("%d 0:%d:1 1:%d:1\n", (a+b)%2, 1+a, 10+b)
+			}
+			text.WriteString(line)
+		}
+		file := filepath.Join(t.TempDir(), format)
+		if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		data := dataset.Config{Format: format, Paths: []string{file}}
+		for _, name := range []string{NameLR, NameFM, NameDeepFM} {
+			got, err := trial{model: name, train: data, test: data}.work(t.Context(), l, worker.Config{Job: name + format})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%s, %s: AUC %.3f", format, name, got.auc)
+			if (got.auc > 0.95) != (name != NameLR) {
+				t.Errorf("%s, %s: AUC %.3f", format, name, got.auc)
+			}
 		}
 	}
 }
