@@ -2,9 +2,11 @@ package model
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -146,6 +148,20 @@ func TestPairsAreLearned(t *testing.T) {
 			if (got.auc > 0.95) != (name != NameLR) {
 				t.Errorf("%s, %s: AUC %.3f", format, name, got.auc)
 			}
+		}
+	}
+}
+
+func TestCountsAreThePooling(t *testing.T) {
+	t.Parallel()
+	b := worker.Ragged{Offsets: []int32{0, 2, 2, 3, 5}, Keys: make([]uint64, 5), Weights: []float32{1, 3, -2, 1, -1}}
+	for pool, want := range map[worker.Pool][]float32{
+		worker.Sum:  {1, 3, -2, 1, -1},
+		worker.Mean: {0.25, 0.75, 1, 0, 0},
+		worker.Sqrt: {float32(1 / math.Sqrt(10)), 3 * float32(1/math.Sqrt(10)), -1, float32(math.Sqrt(0.5)), -float32(math.Sqrt(0.5))},
+	} {
+		if got := counts(nil, b, pool); !slices.Equal(got, want) {
+			t.Errorf("pooling %d: %v, want %v", pool, got, want)
 		}
 	}
 }
