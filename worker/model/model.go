@@ -13,7 +13,8 @@
 // one table share its rows, and a bag of several ids is pooled as the schema
 // says: by their sum, or by the mean for a sequence, if it says nothing. In lr,
 // fm, deepfm, widedeep and mf the first float of a row is the weight of the id,
-// and the vector of Dim floats comes after it (lr has the weight alone). A
+// and the vector of Dim floats comes after it (lr has the weight alone, in tables
+// of its own, lr.weight.TABLE). A
 // numeric feature (raw, log, standard) has a weight in the linear part, and is
 // an input of the deep part. The data's row weights multiply loss and gradients.
 //
@@ -110,14 +111,17 @@ func (o Options) withDefaults(model string) Options {
 	if o.Hidden == nil {
 		o.Hidden = d.Hidden
 	}
-	if o.Dense.Name == "" {
+	if o.Dense.Name == "" && o.Optimizer.Name != "" {
 		o.Dense = o.Optimizer
 	}
-	if o.Optimizer.Name == "" {
-		o.Optimizer = d.Optimizer
-	}
-	if o.Dense.Name == "" {
-		o.Dense = d.Dense
+	o.Optimizer, o.Dense = named(o.Optimizer, d.Optimizer), named(o.Dense, d.Dense)
+	return o
+}
+
+// named is o, or if that has no name the default d with the schedule of o.
+func named(o, d worker.Optimizer) worker.Optimizer {
+	if o.Name == "" {
+		o.Name, o.Params = d.Name, d.Params
 	}
 	return o
 }
