@@ -14,9 +14,9 @@
 // says: by their sum, or by the mean for a sequence, if it says nothing. In lr,
 // fm, deepfm, widedeep and mf the first float of a row is the weight of the id,
 // and the vector of Dim floats comes after it (lr has the weight alone, in tables
-// of its own, lr.weight.TABLE). A
-// numeric feature (raw, log, standard) has a weight in the linear part, and is
-// an input of the deep part. The data's row weights multiply loss and gradients.
+// of its own, lr.weight.TABLE). A numeric feature (raw, log, standard) has a
+// weight in the linear part, and is an input of the deep part. The data's row
+// weights multiply loss and gradients.
 //
 // Scores are probabilities, but mf's, which are ratings.
 //
