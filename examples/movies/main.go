@@ -103,7 +103,7 @@ func find(dir string) (string, error) {
 }
 
 // learn trains a model with its defaults in a job of its own, and judges it.
-func learn(ctx context.Context, local *ps.Local, name string, data dataset.Config) (*worker.Metrics, error) {
+func learn(ctx context.Context, local *ps.Local, name string, data dataset.Config) (judged *worker.Metrics, err error) {
 	c, err := worker.Connect(ctx, worker.Config{Servers: local.Addrs(), Cluster: local.Cluster(), Network: local.Network(), Job: name, Seed: seed})
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func learn(ctx context.Context, local *ps.Local, name string, data dataset.Confi
 	if err != nil {
 		return nil, err
 	}
-	defer train.Close()
+	defer func() { err = errors.Join(err, train.Close()) }()
 	m, err := model.New(ctx, c, train.Schema(), o)
 	if err != nil {
 		return nil, err
@@ -134,6 +134,6 @@ func learn(ctx context.Context, local *ps.Local, name string, data dataset.Confi
 	if err != nil {
 		return nil, err
 	}
-	defer test.Close()
+	defer func() { err = errors.Join(err, test.Close()) }()
 	return c.Evaluate(ctx, m, test)
 }
