@@ -96,29 +96,41 @@ func (s *Step) carry() {
 
 // gradients is what the step pushes, one Gradient a table.
 func (s *Step) gradients() []Gradient {
-	var grads []Gradient
-	add := func(g Gradient) {
-		if i := slices.IndexFunc(grads, func(h Gradient) bool { return same(h.Table, g.Table) }); i >= 0 {
-			grads[i] = addGradients(grads[i], g)
-			return
-		}
-		grads = append(grads, g)
-	}
-	if !s.accumulates {
-		for _, o := range s.operands {
-			if o.used {
-				add(Gradient{Table: o.table, Keys: o.keys, Values: o.grad})
+	s.sums = s.sums[:0]
+	if s.accumulates {
+		s.carry()
+		for _, y := range s.tallies {
+			if y.given {
+				s.collect(Gradient{Table: y.table, Keys: y.keys, Values: y.values})
 			}
 		}
-		return grads
-	}
-	s.carry()
-	for _, y := range s.tallies {
-		if y.given {
-			add(Gradient{Table: y.table, Keys: y.keys, Values: y.values})
+	} else {
+		for _, o := range s.operands {
+			if o.used {
+				s.collect(Gradient{Table: o.table, Keys: o.keys, Values: o.grad})
+			}
 		}
 	}
+	grads := make([]Gradient, len(s.sums))
+	for i := range s.sums {
+		grads[i] = s.sums[i].total()
+	}
 	return grads
+}
+
+// collect notes a use's gradient with the others of its table.
+func (s *Step) collect(g Gradient) {
+	i := slices.IndexFunc(s.sums, func(t gradientSum) bool { return same(t.of[0].Table, g.Table) })
+	if i < 0 {
+		i = len(s.sums)
+		if i == cap(s.sums) {
+			s.sums = append(s.sums, gradientSum{})
+		} else {
+			s.sums = s.sums[:i+1] // with the memory of an earlier step
+		}
+		s.sums[i].of = s.sums[i].of[:0]
+	}
+	s.sums[i].of = append(s.sums[i].of, g)
 }
 
 // pushed ends a step.

@@ -58,32 +58,45 @@ func (o *operand) collect() {
 	}
 }
 
-// addGradients merges two gradients of one table: a's share of a row first.
-func addGradients(a, b Gradient) Gradient {
-	dim := int(a.Table.spec().Dim)
-	if dense(a.Table) {
-		sum := slices.Clone(a.Values)
-		vec.Add(sum, b.Values)
-		return Gradient{Table: a.Table, Values: sum}
+// gradientSum adds up the gradients of the uses of one table. Its memory serves
+// step after step.
+type gradientSum struct {
+	of     []Gradient
+	keys   []uint64
+	values []float32
+}
+
+// total is the sum, each row's share of an earlier use added first.
+func (t *gradientSum) total() Gradient {
+	if len(t.of) == 1 {
+		return t.of[0]
 	}
-	out := Gradient{Table: a.Table}
-	i, j := 0, 0
-	for i < len(a.Keys) || j < len(b.Keys) {
-		fromA := i < len(a.Keys) && (j == len(b.Keys) || a.Keys[i] <= b.Keys[j])
-		fromB := j < len(b.Keys) && (i == len(a.Keys) || b.Keys[j] <= a.Keys[i])
-		n := len(out.Values)
-		out.Values = append(out.Values, make([]float32, dim)...)
-		if fromA {
-			out.Keys = append(out.Keys, a.Keys[i])
-			copy(out.Values[n:], a.Values[i*dim:][:dim])
-			i++
-		} else {
-			out.Keys = append(out.Keys, b.Keys[j])
+	out := Gradient{Table: t.of[0].Table}
+	dim := int(out.Table.spec().Dim)
+	if dense(out.Table) {
+		t.values = zeroed(t.values, len(t.of[0].Values))
+		for _, g := range t.of {
+			vec.Add(t.values, g.Values)
 		}
-		if fromB {
-			vec.Add(out.Values[n:], b.Values[j*dim:][:dim])
-			j++
+		out.Values = t.values
+		return out
+	}
+	t.keys = t.keys[:0]
+	for _, g := range t.of {
+		t.keys = append(t.keys, g.Keys...)
+	}
+	slices.Sort(t.keys)
+	t.keys = slices.Compact(t.keys)
+	t.values = zeroed(t.values, len(t.keys)*dim)
+	for _, g := range t.of {
+		at := 0
+		for i, k := range g.Keys {
+			for t.keys[at] != k {
+				at++
+			}
+			vec.Add(t.values[at*dim:][:dim], g.Values[i*dim:][:dim])
 		}
 	}
+	out.Keys, out.Values = t.keys, t.values
 	return out
 }

@@ -46,6 +46,7 @@ type Step struct {
 	operands []*operand // used so far
 	free     []*operand
 	uniq     uniquer
+	sums     []gradientSum // of the tables of a push
 
 	lossSum  float64
 	lossRows int

@@ -218,7 +218,8 @@ func TestGradientsOfOneTableAddUpInOrder(t *testing.T) {
 	tab := Embedding{newTable(wire.Table{ID: 1, Dim: 2})}
 	a := Gradient{Table: tab, Keys: []uint64{1, 5}, Values: []float32{1, 2, 3, 4}}
 	b := Gradient{Table: tab, Keys: []uint64{0, 5, 9}, Values: []float32{10, 20, 30, 40, 50, 60}}
-	got := addGradients(a, b)
+	sum := gradientSum{of: []Gradient{a, b}}
+	got := sum.total()
 	if !slices.Equal(got.Keys, []uint64{0, 1, 5, 9}) || !slices.Equal(got.Values, []float32{10, 20, 1, 2, 33, 44, 50, 60}) {
 		t.Errorf("got %v %v", got.Keys, got.Values)
 	}
