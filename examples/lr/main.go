@@ -62,7 +62,7 @@ func learn(ctx context.Context, local *ps.Local, train, test string, best float6
 		return err
 	}
 	defer c.Abandon()
-	m, err := model.NewLR(ctx, c, worker.Optimizer{Name: "adagrad", Params: map[string]float64{"lr": 0.5}})
+	m, err := model.NewLR(ctx, c, worker.Optimizer{Name: "adagrad", Params: map[string]float64{"lr": 0.2, "initial_accumulator": 1e-6}})
 	if err != nil {
 		return err
 	}
