@@ -166,7 +166,7 @@ func (c *cluster) do(ctx context.Context, r request) (wire.Answer, []byte, error
 		c.forget(r.group)
 		return answer, nil, err
 	}
-	c.remember(r.group, addr)
+	c.answered(r.group, addr, answer)
 	return answer, body, nil
 }
 
@@ -191,6 +191,16 @@ func (c *cluster) verdict(a wire.Answer) (link.Verdict, error) {
 // notNow is an answer after which another try can help. It is no RefusedError:
 // an error at the deadline wraps those of all tries, and must not look final.
 func notNow(a wire.Answer) error { return fmt.Errorf("%s: %s", a.Status, a.Detail) }
+
+// answered remembers whom to ask first next time. A follower that answered a
+// pull says who leads: whoever went on asking it would wait for each commit to
+// reach it.
+func (c *cluster) answered(group uint32, addr string, a wire.Answer) {
+	if m, ok := c.layout.Member(a.Leader); ok {
+		addr = m.Addr
+	}
+	c.remember(group, addr)
+}
 
 func (c *cluster) leader(group uint32) string {
 	c.mu.Lock()

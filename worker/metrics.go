@@ -33,6 +33,12 @@ type named struct {
 	feature string // "": not by group
 }
 
+// CheckMetric says whether a metric has that name.
+func CheckMetric(name string) error {
+	_, err := parseMetric(name)
+	return err
+}
+
 func parseMetric(name string) (named, error) {
 	of, feature, grouped := strings.Cut(name, ":")
 	kind, top, ranked := strings.Cut(of, "@")

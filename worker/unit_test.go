@@ -225,6 +225,21 @@ func TestGradientsOfOneTableAddUpInOrder(t *testing.T) {
 	}
 }
 
+func TestAFollowersAnswerNamesWhomToAskNext(t *testing.T) {
+	c := newCluster(nil, Config{})
+	c.layout = layout.Layout{Members: []layout.Member{{ID: "1", Name: "s1", Addr: "a1"}, {ID: "2", Name: "s2", Addr: "a2"}}}
+	for _, step := range []struct{ asked, leader, next string }{
+		{"a1", "", "a1"},     // the leader answered
+		{"a1", "2", "a2"},    // a follower did
+		{"a2", "gone", "a2"}, // one that follows somebody we do not know
+	} {
+		c.answered(1, step.asked, wire.Answer{Leader: step.leader})
+		if got := c.leader(1); got != step.next {
+			t.Errorf("%s answered, leader %q: %s is asked next, want %s", step.asked, step.leader, got, step.next)
+		}
+	}
+}
+
 func TestRefusedErrorsMatchTheirSentinels(t *testing.T) {
 	for status, want := range map[wire.Status]error{
 		wire.Fenced: ErrFenced, wire.Unknown: ErrExpelled, wire.Stopped: ErrStopped,

@@ -158,10 +158,11 @@ func (j *job) worker(log *slog.Logger) error {
 	return nil
 }
 
-// describeData says what decides the rows of a batch: a worker resumes on the
-// same only.
+// describeData says what decides what a step is, beside the job's numbers: a
+// worker resumes on the same only.
 func (j *job) describeData() string {
 	var b strings.Builder
+	fmt.Fprintf(&b, "model %s, ", j.model.Model)
 	for _, path := range j.c.StringSlice("data") {
 		if st, err := os.Stat(path); err == nil {
 			fmt.Fprintf(&b, "%s of %d bytes, ", filepath.Base(path), st.Size())

@@ -38,6 +38,11 @@ func (j *job) training() (worker.TrainOptions, error) {
 	if o.Accumulate < 1 || o.EvalEvery < 0 {
 		return o, program.Usage("--accumulate %d, --eval-every %d: want 1 or more batches, and no negative number of steps", o.Accumulate, o.EvalEvery)
 	}
+	for _, name := range o.Metrics {
+		if err := worker.CheckMetric(name); err != nil {
+			return o, program.Usage("--metrics: %w", err)
+		}
+	}
 	if o.EvalEvery > 0 && j.test == nil {
 		return o, program.Usage("--eval-every needs --test or --split: what to evaluate on")
 	}
@@ -86,6 +91,9 @@ func earlyStop(s string) (worker.EarlyStop, error) {
 	patience, delta := 3.0, 0.0
 	if err := settings("early-stop", rest, map[string]*float64{"patience": &patience, "min-delta": &delta}); err != nil || s == "" {
 		return worker.EarlyStop{}, err
+	}
+	if err := worker.CheckMetric(name); err != nil {
+		return worker.EarlyStop{}, program.Usage("--early-stop: %w", err)
 	}
 	return worker.EarlyStop{Metric: name, Patience: int(patience), MinDelta: delta}, nil
 }

@@ -26,7 +26,7 @@ type report struct {
 	Rows           uint64             `json:"rows"`
 	Epochs         int                `json:"epochs"`
 	Steps          uint64             `json:"steps"`
-	TrainLoss      float64            `json:"train_logloss"`
+	TrainLoss      float64            `json:"train_loss"`
 	LogLoss        *float64           `json:"logloss,omitempty"`
 	AUC            *float64           `json:"auc,omitempty"`
 	Accuracy       *float64           `json:"accuracy,omitempty"`
@@ -157,7 +157,11 @@ func (r report) leave() error {
 func (r report) text(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(tw, "job\t%s\n", r.Job)
-	fmt.Fprintf(tw, "trained\t%d rows in %d steps, %.0f rows/s, log loss %.4f\n", r.Rows, r.Steps, r.SamplesPerS, r.TrainLoss)
+	if r.Rows == 0 && r.Steps > 0 {
+		fmt.Fprintf(tw, "trained\tnothing: the job has finished, in %d steps\n", r.Steps)
+	} else {
+		fmt.Fprintf(tw, "trained\t%d rows by this worker, in %d steps, %.0f rows/s, loss %.4f\n", r.Rows, r.Steps, r.SamplesPerS, r.TrainLoss)
+	}
 	if r.RMSE != nil {
 		fmt.Fprintf(tw, "test\tRMSE %s, MAE %s\n", shown(r.RMSE), shown(r.MAE))
 	}

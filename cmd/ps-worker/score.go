@@ -138,6 +138,11 @@ func evaluate(ctx context.Context, s *saved) error {
 	if len(names) == 0 {
 		names = defaultMetrics(s.model)
 	}
+	for _, n := range names {
+		if err := worker.CheckMetric(n); err != nil {
+			return program.Usage("--metrics: %w", err)
+		}
+	}
 	got, err := s.client.Evaluate(ctx, s.model, s.data, names...)
 	if err != nil {
 		return err

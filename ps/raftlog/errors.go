@@ -3,6 +3,7 @@ package raftlog
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 )
 
 var (
@@ -28,7 +29,7 @@ type LostError struct {
 
 // Error implements error.
 func (e *LostError) Error() string {
-	return fmt.Sprintf("raft log of group %d in %s is lost: %s (this server id must not vote again: replace it by a fresh one)", e.Group, e.Dir, e.Reason)
+	return fmt.Sprintf("raft log of group %d in %s is lost: %s (this server id must not vote again: replace it by a fresh one; if the whole cluster was taken down for good, remove its data directories and %s, and form it anew)", e.Group, e.Dir, e.Reason, filepath.Dir(e.Dir))
 }
 
 // Is reports a match with ErrLost.

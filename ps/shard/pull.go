@@ -93,6 +93,8 @@ func (g *Group) pull(ctx context.Context, m *wire.Pull, bodyLen int, r Request) 
 			return
 		}
 	}
+	patience := time.NewTimer(sayAfter)
+	defer patience.Stop()
 	for {
 		done, changed := g.tryPull(ctx, m, sections, spot, r)
 		if done {
@@ -100,6 +102,9 @@ func (g *Group) pull(ctx context.Context, m *wire.Pull, bodyLen int, r Request) 
 		}
 		select {
 		case <-changed:
+		case <-patience.C:
+			g.reply(r, wire.Answer{Status: wire.Pending, After: busyAfter, Detail: g.pullWaitsFor(spot)})
+			return
 		case <-ctx.Done():
 			g.reply(r, wire.Answer{Status: wire.Busy, Detail: fmt.Sprintf("pull of step %d: gave up waiting for %s", m.Step, spot.why)})
 			return
@@ -136,6 +141,9 @@ func (g *Group) tryPull(ctx context.Context, m *wire.Pull, sections []wire.Secti
 	}
 	a.Term, a.Index = g.state.Applied()
 	g.mu.RUnlock()
+	if !leader {
+		a.Leader = g.log.Status().Leader // whom to ask next time
+	}
 	if a.Status == wire.OK {
 		g.reply(r, a, vec.BytesOfFloats(*buf))
 		return true, nil

@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"hcclps/ps/layout"
 	"hcclps/ps/wire"
@@ -69,16 +70,23 @@ func (g *Group) push(ctx context.Context, m *wire.Push, bodyLen int, r Request) 
 	if mine {
 		g.receive(ctx, c, m, bodyLen, r)
 	}
+	patience := time.NewTimer(sayAfter)
+	defer patience.Stop()
 	select {
 	case <-c.done:
 		if c.answer.Duplicate {
 			g.dups.add(m.Job)
 		}
 		return c.answer
+	case <-patience.C: // the push stays here; sent again it goes on waiting
+		return wire.Answer{Status: wire.Pending, After: busyAfter, Detail: g.waitsFor(ref)}
 	case <-ctx.Done():
 		return wire.Answer{Status: wire.Busy, Detail: fmt.Sprintf("%v: gave up waiting", ref)}
 	}
 }
+
+// sayAfter is how long a push or pull waits before its sender is told for whom.
+const sayAfter = 10 * time.Second
 
 // entryHead is what a push needs in an entry beside its body, at most.
 const entryHead = 2048

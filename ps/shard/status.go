@@ -103,7 +103,7 @@ func (b *inbox) waits(j *job) []wire.Wait {
 		case c.proposed:
 			w.For = []string{"the log"}
 		case !j.Begun:
-			w.For = []string{fmt.Sprintf("%d workers to open", j.Params.World)}
+			w.For = j.unopened()
 		case j.Held != nil && j.Held.T <= ref.step:
 			w.For = []string{fmt.Sprintf("plan %d", j.Held.ID)}
 		default:
@@ -113,6 +113,52 @@ func (b *inbox) waits(j *job) []wire.Wait {
 	}
 	sortWaits(out)
 	return out
+}
+
+// unopened names the ranks that step 0 waits for.
+func (j *job) unopened() []string {
+	var names []string
+	for rank := range j.Params.World {
+		if !slices.ContainsFunc(j.Workers, func(w *worker) bool { return w.Rank == rank }) {
+			names = append(names, fmt.Sprintf("rank %d of %d to open", rank, j.Params.World))
+		}
+		if len(names) == maxNamed {
+			return append(names, "others")
+		}
+	}
+	return names
+}
+
+// maxNamed bounds how many of those missing are named.
+const maxNamed = 8
+
+// waitsFor says who a push that is here waits for.
+func (g *Group) waitsFor(ref pushRef) string {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	j := g.state.jobs[ref.job]
+	if j == nil {
+		return fmt.Sprintf("%v waits for its job", ref)
+	}
+	for _, w := range g.inbox.waits(j) {
+		if w.Who == ref.worker {
+			return fmt.Sprintf("%v waits for %s, for %v", ref, strings.Join(w.For, ", "), w.Since.Round(time.Second))
+		}
+	}
+	return fmt.Sprintf("%v waits", ref)
+}
+
+// pullWaitsFor says who a parked pull waits for.
+func (g *Group) pullWaitsFor(spot *parkedPull) string {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	names := []string{spot.why.String()}
+	if j := g.state.jobs[spot.m.Job]; j != nil {
+		if names = append(names, j.behind(spot.m)...); !j.Begun {
+			names = append(names, j.unopened()...)
+		}
+	}
+	return fmt.Sprintf("pull of step %d waits for %s, for %v", spot.m.Step, strings.Join(names, ", "), time.Since(spot.since).Round(time.Second))
 }
 
 // missing names the workers whose contribution to a part is not here.

@@ -39,7 +39,7 @@ func (s Status) String() string {
 type Answer struct {
 	Status    Status
 	Detail    string // for people: what, where, what to do
-	Leader    string // NotLeader: the leader's server id, if known
+	Leader    string // the leader's server id, if known: NotLeader, and a follower's answer to a pull
 	After     uint32 // Busy: milliseconds to wait
 	Duplicate bool   // Push: this is the stored answer, nothing was touched
 	Term      uint64 // applied position behind this answer
