@@ -434,6 +434,32 @@ func TestNobodyThereIsSaidWithinTenSeconds(t *testing.T) {
 	})
 }
 
+func TestAWaitSaysForWhom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, err := ps.NewLocal(ps.LocalConfig{LogBudget: 4 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = l.With(t.Context(), func(ctx context.Context) error {
+			c, err := dial(ctx, l, worker.Config{Job: "alone", World: 2, Deadline: 25 * time.Second})
+			if err != nil {
+				return err
+			}
+			defer c.Abandon()
+			for what, err := range map[string]error{"push": c.Push(ctx, 1, nil), "pull": c.PullFinal(ctx)} {
+				if err == nil || !strings.Contains(err.Error(), "rank 1 of 2 to open") {
+					t.Errorf("%s without rank 1: %v", what, err)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestStopEndsAllWorkersAtOneStep(t *testing.T) {
 	t.Parallel()
 	l := cluster(t)

@@ -87,10 +87,33 @@ func prepareAll(cmds []*cli.Command) {
 		cmd.OnUsageError = onUsage
 		cmd.HideHelpCommand = true
 		cmd.Before = loadConfig
+		for _, f := range cmd.Flags {
+			sayDefault(f)
+		}
 		if len(cmd.Subcommands) > 0 {
 			cmd.Action = unknownSubcommand
 			prepareAll(cmd.Subcommands)
 		}
+	}
+}
+
+// sayDefault shows a default that is no plain value, written "...; default: TEXT"
+// in a flag's usage, where help shows the others.
+func sayDefault(f cli.Flag) {
+	cut := func(usage, text *string) {
+		if before, after, ok := strings.Cut(*usage, "; default: "); ok {
+			*usage, *text = before, after
+		}
+	}
+	switch f := f.(type) {
+	case *cli.IntFlag:
+		cut(&f.Usage, &f.DefaultText)
+	case *cli.Float64Flag:
+		cut(&f.Usage, &f.DefaultText)
+	case *cli.DurationFlag:
+		cut(&f.Usage, &f.DefaultText)
+	case *cli.StringFlag:
+		cut(&f.Usage, &f.DefaultText)
 	}
 }
 
