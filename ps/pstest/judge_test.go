@@ -49,11 +49,18 @@ func (f finder) index(what string, i int) int {
 	return i
 }
 
-// acked is an acknowledged push with gradients, the first at or after a place.
+// acked is an acknowledged push with gradients, the first at or after a place. It
+// is the only push of its step: of several attempts any may be the one applied.
 func (f finder) acked(h *pstest.History, at int) *pstest.Push {
 	f.t.Helper()
 	i := slices.IndexFunc(h.Pushes[at:], func(p pstest.Push) bool {
-		return p.Outcome == pstest.Acked && len(p.Grads) > 0 && len(p.Grads[0].Values) > 0
+		attempts := 0
+		for _, o := range h.Pushes {
+			if o.Job == p.Job && o.Worker == p.Worker && o.Step == p.Step {
+				attempts++
+			}
+		}
+		return p.Outcome == pstest.Acked && attempts == 1 && p.Rows > 0 && len(p.Grads) > 0 && len(p.Grads[0].Values) > 0
 	})
 	return &h.Pushes[at+f.index("acknowledged push", i)]
 }
