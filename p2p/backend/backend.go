@@ -3,6 +3,7 @@
 package backend
 
 import (
+	"context"
 	"fmt"
 	"net"
 
@@ -20,5 +21,7 @@ func Network(name string) (link.Network, error) {
 	}
 }
 
-// Pair makes the bulk Comm of two processes over a connection between them; it is a [link.PairFunc]. The Comm owns conn.
-func Pair(conn net.Conn, rank int) link.Comm { return tcp.Pair(conn, rank) }
+// Pair makes the bulk Comm of two processes over connections between them; it is a [link.PairFunc]. The Comm owns the connections.
+func Pair(_ context.Context, conns []net.Conn, rank int) (link.Comm, error) {
+	return tcp.Pair(conns[0], rank), nil
+}

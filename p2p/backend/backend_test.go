@@ -2,6 +2,7 @@ package backend_test
 
 import (
 	"errors"
+	"net"
 	"strings"
 	"testing"
 
@@ -30,9 +31,14 @@ func TestPairOverNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	comms := []link.Comm{backend.Pair(client, 0), backend.Pair(server, 1)}
+	var comms []link.Comm
 	ended := make(chan error, 2)
-	for _, c := range comms {
+	for rank, conn := range []net.Conn{client, server} {
+		c, err := backend.Pair(t.Context(), []net.Conn{conn}, rank)
+		if err != nil {
+			t.Fatal(err)
+		}
+		comms = append(comms, c)
 		go func() { ended <- c.Run(t.Context()) }()
 	}
 	got := make([]byte, 3)

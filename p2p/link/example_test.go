@@ -13,7 +13,9 @@ import (
 
 func Example() {
 	network := inproc.NewNetwork()
-	pair := func(conn net.Conn, rank int) link.Comm { return tcp.Pair(conn, rank) }
+	pair := func(_ context.Context, conns []net.Conn, rank int) (link.Comm, error) {
+		return tcp.Pair(conns[0], rank), nil
+	}
 	self := link.Identity{Cluster: "demo", ID: "s1"}
 	server, err := link.NewServer(link.ServerConfig{
 		Pair: pair,

@@ -21,7 +21,9 @@ import (
 
 const addr = "server:1"
 
-func pair(conn net.Conn, rank int) link.Comm { return tcp.Pair(conn, rank) }
+func pair(_ context.Context, conns []net.Conn, rank int) (link.Comm, error) {
+	return tcp.Pair(conns[0], rank), nil
+}
 
 // spy is a Network that remembers the connections it dialled and counts the bytes written on both ends.
 type spy struct {

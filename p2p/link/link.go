@@ -23,9 +23,10 @@ type Comm interface {
 	Run(ctx context.Context) error
 }
 
-// PairFunc makes the bulk Comm of a pair from a fresh connection. The dialler is rank 0, the acceptor rank 1.
-// The Comm owns conn from then on.
-type PairFunc func(conn net.Conn, rank int) Comm
+// PairFunc makes the bulk Comm of one epoch of a pair from fresh stream connections between the two processes: one or more stripes, the first of
+// one side being the first of the other. The dialler is rank 0, the acceptor rank 1. It may exchange bytes over them before it returns, bounded by ctx. The
+// Comm owns the connections from then on and keeps them open for its life: their end tells at once that the other process died. On error they are closed.
+type PairFunc func(ctx context.Context, conns []net.Conn, rank int) (Comm, error)
 
 // Priority orders the bodies that wait for the bulk Comm of a pair: a body is granted before every body of a later class.
 type Priority uint8

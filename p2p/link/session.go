@@ -185,7 +185,11 @@ func (s *session) bulk(ctx context.Context) {
 		s.failBulk(err)
 		return
 	}
-	comm := s.pair(conn, s.rank)
+	comm, err := s.pair(ctx, []net.Conn{conn}, s.rank)
+	if err != nil {
+		s.failBulk(err)
+		return
+	}
 	var loops sync.WaitGroup
 	loops.Go(func() { s.failBulk(comm.Run(ctx)) })
 	loops.Go(func() { s.failBulk(s.in.run(ctx, comm, 1-s.rank)) })
