@@ -23,5 +23,5 @@ func Network(name string) (link.Network, error) {
 
 // Pair makes the bulk Comm of two processes over connections between them; it is a [link.PairFunc]. The Comm owns the connections.
 func Pair(_ context.Context, conns []net.Conn, rank int) (link.Comm, error) {
-	return tcp.Pair(conns[0], rank), nil
+	return tcp.Pair(conns, rank), nil
 }

@@ -14,7 +14,7 @@ import (
 func Example() {
 	network := inproc.NewNetwork()
 	pair := func(_ context.Context, conns []net.Conn, rank int) (link.Comm, error) {
-		return tcp.Pair(conns[0], rank), nil
+		return tcp.Pair(conns, rank), nil
 	}
 	self := link.Identity{Cluster: "demo", ID: "s1"}
 	server, err := link.NewServer(link.ServerConfig{

@@ -22,7 +22,7 @@ import (
 const addr = "server:1"
 
 func pair(_ context.Context, conns []net.Conn, rank int) (link.Comm, error) {
-	return tcp.Pair(conns[0], rank), nil
+	return tcp.Pair(conns, rank), nil
 }
 
 // spy is a Network that remembers the connections it dialled and counts the bytes written on both ends.

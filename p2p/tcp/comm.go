@@ -44,10 +44,10 @@ type transfer struct {
 	done p2p.Completion
 }
 
-// Pair makes rank 0 or 1 of a 2-rank Comm over conn, the other end of which must be given to the other rank. The Comm owns
-// conn from now on. It starts nothing: call Run, or Close if it is not to run.
-func Pair(conn net.Conn, rank int) *Comm {
-	c := &Comm{conn: conn, rank: rank, wake: make(chan struct{}, 1)}
+// Pair makes rank 0 or 1 of a 2-rank Comm over conns, the other ends of which must be given to the other rank in the same order. The
+// Comm owns them from now on. It starts nothing: call Run, or Close if it is not to run.
+func Pair(conns []net.Conn, rank int) *Comm {
+	c := &Comm{conn: conns[0], rank: rank, wake: make(chan struct{}, 1)}
 	if rank != 0 && rank != 1 {
 		c.cause = fmt.Errorf("make rank %d of a pair: %w", rank, p2p.ErrRank)
 	}

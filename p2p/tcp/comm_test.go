@@ -41,7 +41,7 @@ func run(tb testing.TB, a, b net.Conn) []p2p.Comm {
 	var wg sync.WaitGroup
 	var comms []p2p.Comm
 	for r, conn := range []net.Conn{a, b} {
-		c := tcp.Pair(conn, r)
+		c := tcp.Pair([]net.Conn{conn}, r)
 		wg.Go(func() { _ = c.Run(ctx) })
 		comms = append(comms, c)
 	}

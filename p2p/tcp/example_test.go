@@ -48,7 +48,7 @@ func ExamplePair() {
 
 // rank runs one side of a pair for as long as work takes.
 func rank(ctx context.Context, conn net.Conn, number int, work func(p2p.Comm) error) error {
-	c := tcp.Pair(conn, number)
+	c := tcp.Pair([]net.Conn{conn}, number)
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()
 	err := work(c)

@@ -28,7 +28,7 @@ func against(t *testing.T, run func(t *half)) {
 	synctest.Test(t, func(t *testing.T) {
 		mine, peer := inproc.Pipe(0)
 		defer peer.Close()
-		c := Pair(mine, 0)
+		c := Pair([]net.Conn{mine}, 0)
 		ended := make(chan error, 1)
 		go func() { ended <- c.Run(t.Context()) }()
 		run(&half{t, c, ended, peer})
@@ -207,7 +207,7 @@ func TestEndOfRunsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := inproc.Pipe(0)
 		defer b.Close()
-		c := Pair(a, 0)
+		c := Pair([]net.Conn{a}, 0)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ended := make(chan error, 1)
 		recv := c.Irecv(1, p2p.Bytes(make([]byte, 1))) // before Run: it waits for it
@@ -232,7 +232,7 @@ func TestEndOfRunsContext(t *testing.T) {
 
 func TestCloseWithoutRun(t *testing.T) {
 	a, b := inproc.Pipe(0)
-	c := Pair(a, 1)
+	c := Pair([]net.Conn{a}, 1)
 	send := c.Isend(0, p2p.Bytes(nil))
 	if err := c.Close(); err != nil {
 		t.Error(err)
@@ -254,7 +254,7 @@ func TestCloseWithoutRun(t *testing.T) {
 func TestPairHasTwoRanks(t *testing.T) {
 	a, b := inproc.Pipe(0)
 	defer b.Close()
-	c := Pair(a, 2)
+	c := Pair([]net.Conn{a}, 2)
 	if err := c.Run(t.Context()); !errors.Is(err, p2p.ErrRank) {
 		t.Errorf("run: %v", err)
 	}
@@ -271,7 +271,7 @@ func FuzzPeer(f *testing.F) {
 	f.Add(appendHeader(nil, kindRefuse, 1, 9, 0, nil))
 	f.Fuzz(func(t *testing.T, input []byte) {
 		mine, peer := inproc.Pipe(len(input) + 1)
-		c := Pair(mine, 0)
+		c := Pair([]net.Conn{mine}, 0)
 		reqs := []*p2p.Request{
 			c.Irecv(1, p2p.Bytes(make([]byte, 2))),
 			c.Irecv(1, p2p.Bytes(make([]byte, 0))),
