@@ -49,21 +49,6 @@ type Comm interface {
 	Close() error
 }
 
-// Buffer is a piece of memory that a Comm can send from or receive into: host memory so far. It is a small value, made by
-// a constructor and passed by value, so that other kinds of memory can be added without a change for callers that use Bytes.
-type Buffer struct {
-	host []byte
-}
-
-// Bytes makes a Buffer of host memory. It does not copy.
-func Bytes(b []byte) Buffer { return Buffer{host: b} }
-
-// Host returns the memory as the host sees it.
-func (b Buffer) Host() []byte { return b.host }
-
-// Len is the number of bytes.
-func (b Buffer) Len() int { return len(b.host) }
-
 // Send sends all of b to peer and waits until the peer has taken it. If ctx ends first the Comm must be closed.
 func Send(ctx context.Context, c Comm, peer int, b Buffer) error {
 	return c.Isend(peer, b).Wait(ctx)
