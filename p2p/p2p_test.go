@@ -90,3 +90,59 @@ func Example() {
 	fmt.Printf("rank 1 of %d got %q\n", comms[1].Size(), got)
 	// Output: rank 1 of 2 got "hello"
 }
+
+// driver completes what it is asked to drive, as a backend does that finds the bytes there already.
+type driver struct {
+	end     func()
+	driven  int
+	watched int
+}
+
+func (d *driver) Drive(context.Context, *p2p.Request) {
+	d.driven++
+	if d.end != nil {
+		d.end()
+	}
+}
+
+func (d *driver) Watched() { d.watched++ }
+
+func TestWaitDrives(t *testing.T) {
+	d := &driver{}
+	r, c := p2p.NewDriven(d)
+	d.end = func() { c.Complete(nil) }
+	if err := r.Wait(t.Context()); err != nil || d.driven != 1 || d.watched != 0 {
+		t.Errorf("wait: %v after %d drives, %d watches", err, d.driven, d.watched)
+	}
+	if err := r.Wait(t.Context()); err != nil || d.driven != 1 {
+		t.Errorf("wait for what is complete: %v after %d drives", err, d.driven)
+	}
+	<-r.Done()
+	if d.watched != 0 {
+		t.Error("a request that is complete is watched")
+	}
+
+	d = &driver{}
+	r, c = p2p.NewDriven(d)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.Wait(ended); !errors.Is(err, context.Canceled) || d.driven != 0 {
+		t.Errorf("wait with an ended context: %v after %d drives", err, d.driven)
+	}
+	done := r.Done()
+	if d.watched == 0 {
+		t.Error("nobody was told of one who watches")
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := r.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	c.Complete(nil)
+	<-done
+	wg.Wait()
+	if !r.Ended() {
+		t.Error("not ended")
+	}
+}

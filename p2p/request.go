@@ -3,14 +3,27 @@ package p2p
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 )
 
 // Request is a transfer under way. Any number of goroutines may wait for it.
 type Request struct {
-	done  chan struct{}
-	ended atomic.Bool
-	err   error // written before done is closed, read after
+	driver Driver // nil: the backend needs no help
+	ended  atomic.Bool
+	err    error // written before ended is set, read after
+
+	mu   sync.Mutex
+	done chan struct{} // made when somebody asks for it
+}
+
+// Driver is a backend that can move bytes from the goroutine that waits for a Request, which spares it a switch to another.
+type Driver interface {
+	// Drive moves transfers until r is complete or ctx ends, or returns early when another goroutine is at it or
+	// nothing has moved for some microseconds. It is called by Wait.
+	Drive(ctx context.Context, r *Request)
+	// Watched says that from now on somebody waits for the end of a Request without driving it.
+	Watched()
 }
 
 // Completion is the backend's end of a Request.
@@ -19,8 +32,11 @@ type Completion struct {
 }
 
 // NewRequest makes a pending Request and the Completion that ends it. It is for implementations of Comm.
-func NewRequest() (*Request, Completion) {
-	r := &Request{done: make(chan struct{})}
+func NewRequest() (*Request, Completion) { return NewDriven(nil) }
+
+// NewDriven is NewRequest for a backend that can be driven.
+func NewDriven(d Driver) (*Request, Completion) {
+	r := &Request{driver: d}
 	return r, Completion{r}
 }
 
@@ -33,26 +49,49 @@ func Failed(err error) *Request {
 
 // Complete ends the Request with err, nil meaning success. Only the first call counts.
 func (c Completion) Complete(err error) {
-	if c.r.ended.CompareAndSwap(false, true) {
-		c.r.err = err
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	if c.r.ended.Load() {
+		return
+	}
+	c.r.err = err
+	c.r.ended.Store(true)
+	if c.r.done != nil {
 		close(c.r.done)
 	}
 }
 
+// Ended says whether the transfer is complete, well or not. It does not wait.
+func (r *Request) Ended() bool { return r.ended.Load() }
+
 // Done is closed when the transfer is complete, well or not.
-func (r *Request) Done() <-chan struct{} { return r.done }
+func (r *Request) Done() <-chan struct{} {
+	r.mu.Lock()
+	if r.done == nil {
+		r.done = make(chan struct{})
+		if r.ended.Load() {
+			close(r.done)
+		}
+	}
+	r.mu.Unlock() // before Watched, which may complete r
+	if r.driver != nil && !r.ended.Load() {
+		r.driver.Watched()
+	}
+	return r.done
+}
 
 // Wait returns the transfer's error when it is complete. If ctx ends first it returns the cause of that, and the transfer
 // is *not* taken back: the Comm still owns the buffer, the two sides may no longer agree on what comes next, and the Comm
 // must be closed. The Request can still be waited for: after Close it completes, and then the buffer is free.
 func (r *Request) Wait(ctx context.Context) error {
-	select {
-	case <-r.done:
+	if !r.ended.Load() && r.driver != nil && ctx.Err() == nil {
+		r.driver.Drive(ctx, r)
+	}
+	if r.ended.Load() {
 		return r.err
-	default:
 	}
 	select {
-	case <-r.done:
+	case <-r.Done():
 		return r.err
 	case <-ctx.Done():
 		return fmt.Errorf("wait for transfer: %w", context.Cause(ctx))
