@@ -5,24 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"time"
 
 	"hcclps/p2p"
 )
 
-// linger bounds how long a Comm that ends still writes: what it owes the peer is a few small frames.
+// linger bounds how long a Comm that ends still writes, which is a few small frames, or reads what was sent before the end.
 const linger = time.Second
 
 // Comm is one rank of a pair. It implements p2p.Comm.
 type Comm struct {
-	conn net.Conn
-	rank int
-	wake chan struct{} // tells the writer that there is something to gather
+	conns []net.Conn
+	rank  int
+	sums  bool
+	wake  []chan struct{} // one a writer: tells it that there is something to write
 
 	mu      sync.Mutex // held for bookkeeping only
 	started bool
 	cause   error // why the Comm is dead; nothing is queued after it is set
+	lost    error // why it will be dead as soon as the first connection is read to its end
 
 	// This side's sends. A send waits in sends for the peer's ready, then in sent for the peer's done.
 	sends     queue[transfer]
@@ -32,8 +35,14 @@ type Comm struct {
 	ready     queue[uint64]
 	nextReady uint64 // number of the next ready frame
 
+	// What is matched and not yet written.
+	whole   queue[outgoing] // messages that travel in one frame, on the first connection
+	striped queue[outgoing] // messages of which every writer takes pieces
+	writing int             // writers but the first that are writing a piece
+	refused bool            // the first of sends has another length than its receive
+
 	// This side's receives. Receives wait in recvs, from the moment they are posted until they are filled.
-	recvs     queue[transfer]
+	recvs     queue[incoming]
 	firstRecv uint64 // number of the first in recvs
 	announced uint64 // receives below this number are announced
 	confirmed uint64 // receives below this number are confirmed as done
@@ -44,15 +53,23 @@ type transfer struct {
 	done p2p.Completion
 }
 
-// Pair makes rank 0 or 1 of a 2-rank Comm over conns, the other ends of which must be given to the other rank in the same order. The
-// Comm owns them from now on. It starts nothing: call Run, or Close if it is not to run.
-func Pair(conns []net.Conn, rank int) *Comm {
-	c := &Comm{conn: conns[0], rank: rank, wake: make(chan struct{}, 1)}
-	if rank != 0 && rank != 1 {
-		c.cause = fmt.Errorf("make rank %d of a pair: %w", rank, p2p.ErrRank)
-	}
-	return c
+// outgoing is a message, or the rest of one, that can be written.
+type outgoing struct {
+	seq   uint64
+	buf   []byte
+	off   int // where the next piece begins
+	piece int // bytes of a piece
 }
+
+// incoming is a receive and what of it has arrived.
+type incoming struct {
+	transfer
+	claims  claims
+	arrived int  // bytes
+	begun   bool // a frame of it was seen; an empty message has one
+}
+
+func (r *incoming) full() bool { return r.begun && r.arrived == len(r.buf) }
 
 // Rank is 0 or 1.
 func (c *Comm) Rank() int { return c.rank }
@@ -61,12 +78,22 @@ func (c *Comm) Rank() int { return c.rank }
 func (c *Comm) Size() int { return 2 }
 
 // Isend implements p2p.Comm.
-func (c *Comm) Isend(peer int, b p2p.Buffer) *p2p.Request { return c.post(peer, b, &c.sends) }
+func (c *Comm) Isend(peer int, b p2p.Buffer) *p2p.Request {
+	return c.post(peer, func(done p2p.Completion) {
+		c.sends.push(transfer{b.Host(), done})
+		c.match()
+	})
+}
 
 // Irecv implements p2p.Comm.
-func (c *Comm) Irecv(peer int, b p2p.Buffer) *p2p.Request { return c.post(peer, b, &c.recvs) }
+func (c *Comm) Irecv(peer int, b p2p.Buffer) *p2p.Request {
+	return c.post(peer, func(done p2p.Completion) {
+		c.recvs.push(incoming{transfer: transfer{b.Host(), done}})
+		c.poke(0)
+	})
+}
 
-func (c *Comm) post(peer int, b p2p.Buffer, q *queue[transfer]) *p2p.Request {
+func (c *Comm) post(peer int, add func(p2p.Completion)) *p2p.Request {
 	if err := p2p.CheckPeer(c, peer); err != nil {
 		return p2p.Failed(err)
 	}
@@ -76,8 +103,7 @@ func (c *Comm) post(peer int, b p2p.Buffer, q *queue[transfer]) *p2p.Request {
 		return p2p.Failed(p2p.Dead(c.rank, c.cause))
 	}
 	req, done := p2p.NewRequest()
-	q.push(transfer{b.Host(), done})
-	c.poke()
+	add(done)
 	return req
 }
 
@@ -87,15 +113,25 @@ func (c *Comm) Close() error {
 	if c.die(p2p.ErrClosed) {
 		return nil // Run does the rest
 	}
-	err := c.conn.Close()
+	err := c.closeConns()
 	c.failAll()
-	if err != nil && !errors.Is(err, net.ErrClosed) {
+	if err != nil {
 		return fmt.Errorf("close connection to %s: %w", c.peerName(), err)
 	}
 	return nil
 }
 
-// Run moves the bytes until the Comm ends, then closes the connection and fails what is pending. It returns nil after
+func (c *Comm) closeConns() error {
+	var errs []error
+	for _, conn := range c.conns {
+		if err := conn.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Run moves the bytes until the Comm ends, then closes the connections and fails what is pending. It returns nil after
 // Close, the cause of ctx's end, or the error that killed the Comm; a peer that closes is ErrPeer. It runs once.
 func (c *Comm) Run(ctx context.Context) error {
 	c.mu.Lock()
@@ -108,7 +144,7 @@ func (c *Comm) Run(ctx context.Context) error {
 	if cause == nil {
 		c.exchange(ctx)
 	} else {
-		_ = c.conn.Close() // it never came into use
+		_ = c.closeConns() // they never came into use
 	}
 	c.mu.Lock()
 	cause = c.cause
@@ -126,59 +162,110 @@ func (c *Comm) Run(ctx context.Context) error {
 // errStopped marks the end of Run's context among causes.
 var errStopped = errors.New("run ended")
 
-// exchange reads and writes until the Comm is dead and both have stopped.
+// exchange reads and writes until the Comm is dead and all that does so has stopped. The first connection decides over the end.
 func (c *Comm) exchange(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() {
 		c.die(fmt.Errorf("%w: %w (%w)", p2p.ErrClosed, errStopped, context.Cause(ctx)))
 	})
 	defer stop()
+	var others sync.WaitGroup
+	for k := 1; k < len(c.conns); k++ {
+		others.Go(func() { c.lose(k, c.read(k)) })
+		others.Go(func() { c.lose(k, c.writePieces(k)) })
+	}
 	readerGone := make(chan struct{})
 	go func() {
 		defer close(readerGone)
-		c.die(c.read())
+		c.die(c.reason(c.read(0)))
 	}()
-	c.die(c.write(readerGone))
-	_ = c.conn.Close() // what matters was written, and the cause is known
+	if err := c.write(readerGone); err != nil && c.lose(0, err) {
+		<-readerGone // what the peer had to say counts
+	}
+	_ = c.closeConns() // what matters was written, and the cause is known
 	<-readerGone
+	others.Wait()
 	c.failAll()
 }
 
-// die records why the Comm ends, if it is the first reason, and gets the writer to stop. It says whether Run is in charge.
+// die records why the Comm ends, if it is the first reason, and gets the writers to stop. It says whether Run is in charge.
 func (c *Comm) die(cause error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cause == nil {
 		c.setCause(cause)
 	}
-	c.poke()
 	return c.started
 }
 
 // setCause makes the Comm dead; c.mu is held.
 func (c *Comm) setCause(cause error) {
 	c.cause = cause
-	_ = c.conn.SetWriteDeadline(time.Now().Add(linger)) // fails only on a connection that is closed
+	for k, conn := range c.conns {
+		_ = conn.SetWriteDeadline(time.Now().Add(linger)) // fails only on a connection that is closed
+		c.poke(k)
+	}
+}
+
+// lose notes that connection k is at its end. A peer that closes them all may still have said something on the first, so that one
+// is read on, for a while. It reports false if the Comm is dead already; err nil is no reason.
+func (c *Comm) lose(k int, err error) bool {
+	if err == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cause != nil {
+		return false
+	}
+	if len(c.conns) > 1 {
+		err = fmt.Errorf("connection %d of %d: %w", k+1, len(c.conns), err)
+	}
+	if !errors.Is(err, p2p.ErrPeer) { // it broke the protocol
+		c.setCause(err)
+		return false
+	}
+	if c.lost == nil {
+		c.lost = err
+		_ = c.conns[0].SetReadDeadline(time.Now().Add(linger)) // fails only on a connection that is closed
+	}
+	return true
+}
+
+// reason is why the Comm ends when the first connection was read until err.
+func (c *Comm) reason(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lost != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+		return c.lost
+	}
+	return err
 }
 
 // failAll completes what is pending, when nothing touches the buffers any more.
 func (c *Comm) failAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, q := range []*queue[transfer]{&c.sent, &c.sends, &c.recvs} {
+	for _, q := range []*queue[transfer]{&c.sent, &c.sends} {
 		for q.len() > 0 {
 			q.pop().done.Complete(c.cause)
 		}
 	}
+	for c.recvs.len() > 0 {
+		c.recvs.pop().done.Complete(c.cause)
+	}
 }
 
-// poke makes the writer look again.
-func (c *Comm) poke() {
+// poke makes a writer look again.
+func (c *Comm) poke(writer int) {
 	select {
-	case c.wake <- struct{}{}:
+	case c.wake[writer] <- struct{}{}:
 	default:
 	}
 }
 
 func (c *Comm) peerName() string {
-	return fmt.Sprintf("rank %d at %s", 1-c.rank, c.conn.RemoteAddr())
+	if len(c.conns) == 0 {
+		return fmt.Sprintf("rank %d", 1-c.rank)
+	}
+	return fmt.Sprintf("rank %d at %s", 1-c.rank, c.conns[0].RemoteAddr())
 }

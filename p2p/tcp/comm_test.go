@@ -14,8 +14,8 @@ import (
 	"hcclps/p2p/tcp"
 )
 
-// sockets makes both ends of a connection at addr.
-func sockets(tb testing.TB, addr string) (client, server net.Conn) {
+// sockets makes both ends of some connections at addr.
+func sockets(tb testing.TB, addr string, stripes int) (client, server []net.Conn) {
 	tb.Helper()
 	var network tcp.Network
 	l, err := network.Listen(tb.Context(), addr)
@@ -23,25 +23,37 @@ func sockets(tb testing.TB, addr string) (client, server net.Conn) {
 		tb.Fatal(err)
 	}
 	defer l.Close()
-	client, err = network.Dial(tb.Context(), l.Addr().String())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	server, err = l.Accept()
-	if err != nil {
-		tb.Fatal(err)
+	for range stripes {
+		c, err := network.Dial(tb.Context(), l.Addr().String())
+		if err != nil {
+			tb.Fatal(err)
+		}
+		s, err := l.Accept()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		client, server = append(client, c), append(server, s)
 	}
 	return client, server
 }
 
-// run makes the pair over two ends and runs both ranks until the test is over.
-func run(tb testing.TB, a, b net.Conn) []p2p.Comm {
+// pipes makes both ends of some connections in memory.
+func pipes(stripes int) (a, b []net.Conn) {
+	for range stripes {
+		x, y := inproc.Pipe(0)
+		a, b = append(a, x), append(b, y)
+	}
+	return a, b
+}
+
+// run makes the pair over both ends and runs both ranks until the test is over.
+func run(tb testing.TB, cfg tcp.Config, a, b []net.Conn) []p2p.Comm {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	var comms []p2p.Comm
-	for r, conn := range []net.Conn{a, b} {
-		c := tcp.Pair([]net.Conn{conn}, r)
+	for r, conns := range [][]net.Conn{a, b} {
+		c := cfg.Pair(conns, r)
 		wg.Go(func() { _ = c.Run(ctx) })
 		comms = append(comms, c)
 	}
@@ -52,37 +64,45 @@ func run(tb testing.TB, a, b net.Conn) []p2p.Comm {
 	return comms
 }
 
-func kinds(tb testing.TB) map[string]func() (net.Conn, net.Conn) {
+func kinds(tb testing.TB, stripes int) map[string]func() (a, b []net.Conn) {
 	tb.Helper()
-	return map[string]func() (net.Conn, net.Conn){
-		"tcp":    func() (net.Conn, net.Conn) { return sockets(tb, "127.0.0.1:0") },
-		"unix":   func() (net.Conn, net.Conn) { return sockets(tb, "unix:"+filepath.Join(tb.TempDir(), "s")) },
-		"inproc": func() (net.Conn, net.Conn) { return inproc.Pipe(0) },
+	return map[string]func() (a, b []net.Conn){
+		"tcp":    func() (a, b []net.Conn) { return sockets(tb, "127.0.0.1:0", stripes) },
+		"unix":   func() (a, b []net.Conn) { return sockets(tb, "unix:"+filepath.Join(tb.TempDir(), "s"), stripes) },
+		"inproc": func() (a, b []net.Conn) { return pipes(stripes) },
 	}
 }
 
 func TestPair(t *testing.T) {
-	for name, connect := range kinds(t) {
-		t.Run(name, func(t *testing.T) {
-			p2ptest.TestComm(t, func(t *testing.T, n int) []p2p.Comm {
-				t.Helper()
-				if n != 2 {
-					t.Skip("a pair has two ranks")
-				}
-				a, b := connect()
-				return run(t, a, b)
-			})
-		})
+	for _, stripes := range []int{1, 3} {
+		for name, connect := range kinds(t, stripes) {
+			for sums, cfg := range map[string]tcp.Config{"": {}, " without sums": {Checksum: tcp.ChecksumOff}} {
+				t.Run(fmt.Sprintf("%d %s%s", stripes, name, sums), func(t *testing.T) {
+					p2ptest.TestComm(t, func(t *testing.T, n int) []p2p.Comm {
+						t.Helper()
+						if n != 2 {
+							t.Skip("a pair has two ranks")
+						}
+						a, b := connect()
+						return run(t, cfg, a, b)
+					})
+				})
+			}
+		}
 	}
 }
 
 func BenchmarkPair(b *testing.B) {
-	for name, connect := range kinds(b) {
-		for _, size := range []int{4 << 10, 1 << 20} {
-			b.Run(fmt.Sprintf("%s/%dKiB", name, size>>10), func(b *testing.B) {
-				x, y := connect()
-				benchmark(b, run(b, x, y), size)
-			})
+	for _, stripes := range []int{1, 2, 4} {
+		for name, connect := range kinds(b, stripes) {
+			for sums, cfg := range map[string]tcp.Config{"sum": {Checksum: tcp.ChecksumOn}, "raw": {Checksum: tcp.ChecksumOff}} {
+				for _, size := range []int{4 << 10, 1 << 20, 4 << 20} {
+					b.Run(fmt.Sprintf("%s%d/%s/%dKiB", name, stripes, sums, size>>10), func(b *testing.B) {
+						x, y := connect()
+						benchmark(b, run(b, cfg, x, y), size)
+					})
+				}
+			}
 		}
 	}
 }

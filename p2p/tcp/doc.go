@@ -1,23 +1,27 @@
-// Package tcp is a 2-rank Comm over one established stream connection, and the network that makes such connections on
-// real sockets.
+// Package tcp is a 2-rank Comm over established stream connections, and the network that makes such connections on real
+// sockets.
 //
-// [Pair] works over any net.Conn that both sides hold one end of: TCP, a Unix socket, an in-memory connection. [Comm.Run]
-// owns the two goroutines that read and write; transfers asked for earlier wait for it.
+// [Pair] works over any net.Conn that both sides hold one end of: TCP, TLS, a Unix socket, an in-memory connection. Over several,
+// the stripes, a long message is cut into pieces that all of them carry. [Comm.Run] owns the goroutines that read and write, two a
+// connection; transfers asked for earlier wait for it.
 //
 // # On the wire
 //
-// Both directions are a sequence of frames: a header of 24 bytes, little endian, and for a data frame the payload.
+// Both directions of every connection are a sequence of frames: a header of 32 bytes, little endian, and for data the payload.
 //
 //	0  2  magic "p2"
-//	2  1  version, 1
+//	2  1  version, 2
 //	3  1  kind, plus 128 if the sender is rank 1
-//	4  4  CRC-32C of header bytes 0..3 and 8..23 and of the payload
-//	8  8  length of the message
-//	16 8  sequence number of the message in its direction, from 0
+//	4  4  CRC-32C of header bytes 0..3 and 8..31
+//	8  8  sequence number of the message in its direction, from 0
+//	16 8  ready, refuse: length of the message; data, raw: offset of the payload in it; done: 0
+//	24 4  data, raw: bytes of payload; else 0
+//	28 4  data: CRC-32C of the payload; else 0
 //
-// The kinds are ready (1: the sender of this frame has posted the receive of that number and length), data (2: the
-// message, sent only after its ready), done (3: all messages up to and including that number are taken; length 0) and
-// refuse (4: message and receive of that number differ in length; this one is the message's).
+// The kinds are ready (1: the sender of this frame has posted the receive of that number and length), data (2: a piece of the
+// message, sent only after its ready), done (3: all messages up to and including that number are taken), refuse (4: message and
+// receive of that number differ in length; this one is the message's) and raw (5: data without a sum). Data and raw travel on any
+// connection, in any order, every byte once; the others on the first connection only. An empty message is one empty piece.
 //
 // So a message is never on the wire before its receive is posted: the reader takes every frame at once, straight into
 // its destination, neither direction can hold up the other, and the death of the peer is seen while nothing is under

@@ -3,35 +3,65 @@ package tcp
 import (
 	"bytes"
 	"encoding/hex"
+	"flag"
+	"fmt"
+	"hash/crc32"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 )
 
+// control makes a frame without payload.
+func control(k kind, rank int, seq, at uint64) []byte {
+	return appendHeader(nil, header{kind: k, rank: rank, seq: seq, at: at})
+}
+
+// data makes the frame of a piece with its sum.
+func data(rank int, seq, at uint64, payload string) []byte {
+	h := header{kind: kindData, rank: rank, seq: seq, at: at, size: uint32(len(payload)), sum: crc32.Checksum([]byte(payload), castagnoli)}
+	return append(appendHeader(nil, h), payload...)
+}
+
 // The wire format is pinned: a change of it needs a new version.
-func TestHeaderBytes(t *testing.T) {
-	tests := []struct {
-		name string
-		got  []byte
-		want string
+func TestFrameBytes(t *testing.T) {
+	var got strings.Builder
+	for _, f := range []struct {
+		name  string
+		frame []byte
 	}{
-		{"ready", appendHeader(nil, kindReady, 0, 0x0102030405, 7, nil), "70320101" + "d59f9fd3" + "0504030201000000" + "0700000000000000"},
-		{"data", appendHeader(nil, kindData, 1, 9, 2, []byte("123456789")), "70320182" + "1143addc" + "0900000000000000" + "0200000000000000"},
-		{"done", appendHeader(nil, kindDone, 1, 0, 2, nil), "70320183" + "0ea6727e" + "0000000000000000" + "0200000000000000"},
-		{"refuse", appendHeader(nil, kindRefuse, 0, 1, 1, nil), "70320104" + "0a496eb4" + "0100000000000000" + "0100000000000000"},
+		{"ready", control(kindReady, 0, 7, 0x0102030405)},
+		{"data", data(1, 2, 1<<20, "123456789")},
+		{"done", control(kindDone, 1, 2, 0)},
+		{"refuse", control(kindRefuse, 0, 1, 1)},
+		{"raw", append(appendHeader(nil, header{kind: kindRaw, rank: 1, seq: 3, at: 16, size: 4}), "data"...)},
+	} {
+		fmt.Fprintf(&got, "%s\n%s", f.name, hex.Dump(f.frame))
 	}
-	for _, test := range tests {
-		if got := hex.EncodeToString(test.got); got != test.want {
-			t.Errorf("%s: %s, want %s", test.name, got, test.want)
+	const golden = "testdata/frames.txt"
+	if *rewrite {
+		if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
 		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.String() != string(want) {
+		t.Errorf("frames are\n%swant\n%s", got.String(), want)
 	}
 }
 
+var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
+
 func FuzzParseHeader(f *testing.F) {
-	f.Add(appendHeader(nil, kindReady, 0, 4096, 0, nil))
-	f.Add(appendHeader(nil, kindData, 1, 3, 1, []byte("abc")))
-	f.Add(appendHeader(nil, kindDone, 0, 0, 1<<40, nil))
-	f.Add(appendHeader(nil, kindRefuse, 1, 1<<63, 5, nil))
+	f.Add(control(kindReady, 0, 0, 4096))
+	f.Add(data(1, 1, 0, "abc")[:headerSize])
+	f.Add(control(kindDone, 0, 1<<40, 0))
+	f.Add(control(kindRefuse, 1, 5, 1<<63))
+	f.Add(control(kindRaw, 1, 5, 1<<63))
 	f.Add([]byte("p2"))
 	f.Add(make([]byte, headerSize))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -39,14 +69,74 @@ func FuzzParseHeader(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again := appendHeader(nil, h.kind, h.rank, h.length, h.seq, nil)
-		if h.kind == kindData { // its sum is not known without the payload
-			copy(again[4:8], b[4:8])
-		}
-		if !bytes.Equal(again, b) {
+		if again := appendHeader(nil, h); !bytes.Equal(again, b) {
 			t.Errorf("%x parses as %+v, which is %x", b, h, again)
 		}
 	})
+}
+
+// TestClaimsAgainstBytes compares claims with a byte a byte.
+func TestClaimsAgainstBytes(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 2))
+	taken := 0
+	for range 3000 {
+		const size = 40
+		var c claims
+		var twin [size]bool
+		for range 60 {
+			from := rng.IntN(size)
+			to := from + 1 + rng.IntN(min(5, size-from))
+			free := !slices.Contains(twin[from:to], true)
+			if got := c.add(from, to); got != free {
+				t.Fatalf("%v takes [%d, %d): %v, want %v", c, from, to, got, free)
+			}
+			for i := from; free && i < to; i++ {
+				twin[i] = true
+				taken++
+			}
+		}
+		if all := !slices.Contains(twin[:], false); all != (c.prefix == size && len(c.later) == 0) {
+			t.Fatalf("%v of %v", c, twin)
+		}
+	}
+	if taken < 3000*20 {
+		t.Errorf("%d bytes taken: the test tests little", taken)
+	}
+}
+
+func TestClaimsAreBounded(t *testing.T) {
+	var c claims
+	for i := range maxClaims {
+		if !c.add(2*i+1, 2*i+2) {
+			t.Fatalf("hole %d is refused", i)
+		}
+	}
+	if c.add(10*maxClaims, 10*maxClaims+1) {
+		t.Error("more holes than the bound")
+	}
+	for i := range maxClaims {
+		if !c.add(2*i, 2*i+1) {
+			t.Fatalf("what fills hole %d is refused", i)
+		}
+	}
+	if c.prefix != 2*maxClaims || len(c.later) != 0 {
+		t.Errorf("all filled, and left is %+v", c)
+	}
+}
+
+func TestPieces(t *testing.T) {
+	for _, test := range []struct{ n, stripes, want int }{
+		{maxWhole + 1, 1, 192 << 10},
+		{1 << 20, 1, maxPiece},
+		{1 << 20, 4, 256 << 10},
+		{1<<20 + 1, 4, 320 << 10},
+		{300 << 20, 4, maxPiece},
+		{256 << 10, 16, maxWhole},
+	} {
+		if got := pieceSize(test.n, test.stripes); got != test.want {
+			t.Errorf("%d bytes on %d stripes: pieces of %d, want %d", test.n, test.stripes, got, test.want)
+		}
+	}
 }
 
 func TestQueueAgainstSlice(t *testing.T) {

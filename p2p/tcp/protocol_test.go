@@ -43,7 +43,7 @@ func expect(t *testing.T, peer net.Conn, k kind, length, seq uint64) []byte {
 		t.Fatal(err)
 	}
 	h, err := parseHeader(b[:])
-	if err != nil || h.kind != k || h.length != length || h.seq != seq || h.rank != 0 {
+	if err != nil || h.kind != k || (k == kindData && uint64(h.size) != length || k != kindData && h.at != length) || h.seq != seq || h.rank != 0 {
 		t.Fatalf("frame %+v, %v, want kind %d, length %d, number %d of rank 0", h, err, k, length, seq)
 	}
 	if k != kindData {
@@ -65,7 +65,7 @@ func TestFramesOfATransfer(t *testing.T) {
 			t.Error("something was sent before a receive was posted")
 		}
 		_ = t.peer.SetReadDeadline(time.Time{})
-		_, _ = t.peer.Write(appendHeader(nil, kindReady, 1, 11, 0, nil))
+		_, _ = t.peer.Write(control(kindReady, 1, 0, 11))
 		if got := expect(t.T, t.peer, kindData, 11, 0); string(got) != "to the peer" {
 			t.Errorf("sent %q", got)
 		}
@@ -75,14 +75,14 @@ func TestFramesOfATransfer(t *testing.T) {
 			t.Error("the send completed before the peer took it")
 		default:
 		}
-		_, _ = t.peer.Write(appendHeader(nil, kindDone, 1, 0, 0, nil))
+		_, _ = t.peer.Write(control(kindDone, 1, 0, 0))
 		if err := send.Wait(t.Context()); err != nil {
 			t.Error(err)
 		}
 		got := make([]byte, 4)
 		recv := t.c.Irecv(1, p2p.Bytes(got))
 		expect(t.T, t.peer, kindReady, 4, 0)
-		_, _ = t.peer.Write(append(appendHeader(nil, kindData, 1, 4, 0, []byte("back")), "back"...))
+		_, _ = t.peer.Write(data(1, 0, 0, "back"))
 		expect(t.T, t.peer, kindDone, 0, 0)
 		if err := recv.Wait(t.Context()); err != nil || string(got) != "back" {
 			t.Errorf("received %q: %v", got, err)
@@ -98,29 +98,34 @@ func TestFramesOfATransfer(t *testing.T) {
 func TestBrokenPeers(t *testing.T) {
 	flood := make([]byte, 0, (maxPosted+1)*headerSize)
 	for i := range maxPosted + 1 {
-		flood = appendHeader(flood, kindReady, 1, 5, uint64(i), nil)
+		flood = append(flood, control(kindReady, 1, uint64(i), 5)...)
 	}
-	wrongSum := append(appendHeader(nil, kindData, 1, 4, 0, []byte("good")), "evil"...)
+	wrongSum := append(data(1, 0, 0, "good")[:headerSize], "evil"...)
 	tests := []struct {
 		name string
 		send []byte
 		want error
 	}{
 		{"closes", nil, p2p.ErrPeer},
-		{"closes in a header", appendHeader(nil, kindReady, 1, 1, 0, nil)[:10], p2p.ErrPeer},
-		{"closes in a payload", append(appendHeader(nil, kindData, 1, 4, 0, []byte("good")), "go"...), p2p.ErrPeer},
-		{"speaks http", []byte("GET / HTTP/1.1\r\nHost: here\r\n\r\n"), p2p.ErrCorrupt},
-		{"speaks another version", []byte("p2\x09\x8100000000000000000000"), p2p.ErrPeer},
-		{"unknown kind", appendHeader(nil, 9, 1, 0, 0, nil), p2p.ErrCorrupt},
-		{"same rank", appendHeader(nil, kindReady, 0, 1, 0, nil), p2p.ErrRank},
-		{"ready out of order", appendHeader(nil, kindReady, 1, 1, 1, nil), p2p.ErrCorrupt},
+		{"closes in a header", control(kindReady, 1, 0, 1)[:10], p2p.ErrPeer},
+		{"closes in a payload", data(1, 0, 0, "good")[:headerSize+2], p2p.ErrPeer},
+		{"speaks http", []byte("GET /here/and/there HTTP/1.1\r\nHost: here\r\n\r\n"), p2p.ErrCorrupt},
+		{"speaks another version", append([]byte("p2\x09\x81"), make([]byte, headerSize)...), p2p.ErrPeer},
+		{"unknown kind", control(9, 1, 0, 0), p2p.ErrCorrupt},
+		{"same rank", control(kindReady, 0, 0, 1), p2p.ErrRank},
+		{"ready out of order", control(kindReady, 1, 1, 1), p2p.ErrCorrupt},
 		{"ready without end", flood, p2p.ErrCorrupt},
-		{"done for nothing", appendHeader(nil, kindDone, 1, 0, 0, nil), p2p.ErrCorrupt},
-		{"data out of order", appendHeader(nil, kindData, 1, 4, 1, nil), p2p.ErrCorrupt},
-		{"data too long", appendHeader(nil, kindData, 1, 1<<62, 0, nil), p2p.ErrCorrupt},
+		{"done for nothing", control(kindDone, 1, 0, 0), p2p.ErrCorrupt},
+		{"data out of order", data(1, 1, 0, "good"), p2p.ErrCorrupt},
+		{"data too long", data(1, 0, 0, "longer"), p2p.ErrCorrupt},
+		{"data beyond the end", data(1, 0, 2, "good"), p2p.ErrCorrupt},
+		{"data far beyond the end", data(1, 0, 1<<63, "good"), p2p.ErrCorrupt},
+		{"data without end", appendHeader(nil, header{kind: kindRaw, rank: 1, size: 1<<32 - 1}), p2p.ErrCorrupt},
+		{"nothing of a message", data(1, 0, 0, ""), p2p.ErrCorrupt},
+		{"data twice", append(data(1, 0, 1, "oo"), data(1, 0, 2, "od")...), p2p.ErrCorrupt},
 		{"data with another sum", wrongSum, p2p.ErrCorrupt},
-		{"refusal", appendHeader(nil, kindRefuse, 1, 1<<40, 0, nil), p2p.ErrLength},
-		{"refusal of nothing", appendHeader(nil, kindRefuse, 1, 4, 3, nil), p2p.ErrCorrupt},
+		{"refusal", control(kindRefuse, 1, 0, 1<<40), p2p.ErrLength},
+		{"refusal of nothing", control(kindRefuse, 1, 3, 4), p2p.ErrCorrupt},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -143,9 +148,7 @@ func TestBrokenPeers(t *testing.T) {
 // Every single bit that flips on the way must be noticed by one side or the other.
 func TestEveryFlippedBitIsNoticed(t *testing.T) {
 	sent := []byte("some bytes of a message")
-	good := appendHeader(nil, kindReady, 1, 4, 0, nil)
-	good = appendHeader(good, kindData, 1, uint64(len(sent)), 0, sent)
-	good = append(good, sent...)
+	good := append(control(kindReady, 1, 0, 4), data(1, 0, 0, string(sent))...)
 	for bit := range len(good) * 8 {
 		against(t, func(t *half) {
 			recv := t.c.Irecv(1, p2p.Bytes(make([]byte, len(sent))))
@@ -167,7 +170,7 @@ func TestEveryFlippedBitIsNoticed(t *testing.T) {
 // The refusal must not be lost because this side closes with something of the peer unread; nor may a stuck peer matter.
 func TestRefusalWaitsForThePeer(t *testing.T) {
 	against(t, func(t *half) {
-		_, _ = t.peer.Write(appendHeader(nil, kindReady, 1, 3, 0, nil))
+		_, _ = t.peer.Write(control(kindReady, 1, 0, 3))
 		send := t.c.Isend(1, p2p.Bytes(make([]byte, 5)))
 		expect(t.T, t.peer, kindRefuse, 5, 0)
 		begin := time.Now()
@@ -186,7 +189,7 @@ func TestRefusalWaitsForThePeer(t *testing.T) {
 // A peer that stops reading in the middle of a message holds up neither Close nor the buffer for long.
 func TestCloseBesideStuckPeer(t *testing.T) {
 	against(t, func(t *half) {
-		_, _ = t.peer.Write(appendHeader(nil, kindReady, 1, 1<<20, 0, nil))
+		_, _ = t.peer.Write(control(kindReady, 1, 0, 1<<20))
 		send := t.c.Isend(1, p2p.Bytes(make([]byte, 1<<20)))
 		synctest.Wait()
 		begin := time.Now()
@@ -265,23 +268,31 @@ func TestPairHasTwoRanks(t *testing.T) {
 
 // FuzzPeer feeds a Comm with whatever: it must end, and by an error.
 func FuzzPeer(f *testing.F) {
-	f.Add(appendHeader(nil, kindReady, 1, 3, 0, nil))
-	f.Add(append(appendHeader(nil, kindData, 1, 2, 0, []byte("ab")), "ab"...))
-	f.Add(append(appendHeader(appendHeader(nil, kindReady, 1, 3, 0, nil), kindDone, 1, 0, 0, nil), "p2"...))
-	f.Add(appendHeader(nil, kindRefuse, 1, 9, 0, nil))
-	f.Fuzz(func(t *testing.T, input []byte) {
-		mine, peer := inproc.Pipe(len(input) + 1)
-		c := Pair([]net.Conn{mine}, 0)
+	f.Add(control(kindReady, 1, 0, 3), []byte{})
+	f.Add(data(1, 0, 0, "ab"), []byte("p2"))
+	f.Add(data(1, 0, 1, "b"), data(1, 0, 0, "a"))
+	f.Add(append(append(control(kindReady, 1, 0, 3), control(kindDone, 1, 0, 0)...), "p2"...), data(1, 1, 0, ""))
+	f.Add(control(kindRefuse, 1, 0, 9), []byte{})
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		var conns, peer []net.Conn
+		for _, input := range [][]byte{first, second} {
+			a, b := inproc.Pipe(len(input) + 1)
+			conns, peer = append(conns, a), append(peer, b)
+			go func() { _, _ = io.Copy(io.Discard, b) }()
+		}
+		c := Pair(conns, 0)
 		reqs := []*p2p.Request{
 			c.Irecv(1, p2p.Bytes(make([]byte, 2))),
 			c.Irecv(1, p2p.Bytes(make([]byte, 0))),
 			c.Isend(1, p2p.Bytes([]byte("abc"))),
 		}
-		go func() { _, _ = io.Copy(io.Discard, peer) }()
 		ended := make(chan error, 1)
 		go func() { ended <- c.Run(t.Context()) }()
-		_, _ = peer.Write(input)
-		_ = peer.Close()
+		_, _ = peer[1].Write(second)
+		_, _ = peer[0].Write(first)
+		for _, p := range peer {
+			_ = p.Close()
+		}
 		if err := <-ended; err == nil {
 			t.Error("run ended well without close")
 		}

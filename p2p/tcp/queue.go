@@ -11,6 +11,9 @@ func (q *queue[T]) len() int { return len(q.items) - q.head }
 // at returns the i-th from the front.
 func (q *queue[T]) at(i int) T { return q.items[q.head+i] }
 
+// ref is at, in place: until the next push or pop.
+func (q *queue[T]) ref(i int) *T { return &q.items[q.head+i] }
+
 func (q *queue[T]) push(x T) {
 	if q.head > 0 && len(q.items) == cap(q.items) {
 		n := copy(q.items, q.items[q.head:])

@@ -17,9 +17,9 @@ const (
 	readPiece = 256 << 10
 )
 
-// read takes frames until the connection ends or the peer breaks the protocol.
-func (c *Comm) read() error {
-	r := bufio.NewReaderSize(c.conn, readBuffer)
+// read takes frames from connection k until it ends or the peer breaks the protocol.
+func (c *Comm) read(k int) error {
+	r := bufio.NewReaderSize(c.conns[k], readBuffer)
 	var b [headerSize]byte
 	for {
 		if _, err := io.ReadFull(r, b[:]); err != nil {
@@ -35,18 +35,21 @@ func (c *Comm) read() error {
 		if h.rank == c.rank {
 			return fmt.Errorf("read frame: both sides are rank %d: %w", h.rank, p2p.ErrRank)
 		}
-		if err := c.handle(r, h, headerSum(b[:])); err != nil {
+		if k > 0 && !h.data() {
+			return broken(h, "it belongs on the first connection")
+		}
+		if err := c.handle(r, h); err != nil {
 			return err
 		}
 	}
 }
 
-func (c *Comm) handle(r io.Reader, h header, sum uint32) error {
+func (c *Comm) handle(r io.Reader, h header) error {
 	switch h.kind {
 	case kindReady:
 		return c.onReady(h)
-	case kindData:
-		return c.onData(r, h, sum)
+	case kindData, kindRaw:
+		return c.onData(r, h)
 	case kindDone:
 		return c.onDone(h)
 	case kindRefuse:
@@ -67,58 +70,81 @@ func (c *Comm) onReady(h header) error {
 		return broken(h, "%d receives are announced", maxPosted)
 	}
 	c.nextReady++
-	c.ready.push(h.length)
-	if c.sends.len() > 0 {
-		c.poke()
-	}
+	c.ready.push(h.at)
+	c.match()
 	return nil
 }
 
-// onData fills the first receive.
-func (c *Comm) onData(r io.Reader, h header, sum uint32) error {
-	t, err := c.awaited(h)
+// onData reads a piece of a message into its receive.
+func (c *Comm) onData(r io.Reader, h header) error {
+	piece, err := c.claim(h)
 	if err != nil {
 		return err
 	}
-	if h.length != uint64(len(t.buf)) {
-		return broken(h, "the receive takes %d bytes", len(t.buf))
-	}
-	for done := 0; done < len(t.buf); {
-		piece := t.buf[done:min(done+readPiece, len(t.buf))]
-		n, err := io.ReadFull(r, piece)
+	sum := uint32(0)
+	for done := 0; done < len(piece); {
+		part := piece[done:min(done+readPiece, len(piece))]
+		n, err := io.ReadFull(r, part)
 		done += n
 		if err != nil {
-			return fmt.Errorf("receive message %d: %d of %d bytes: %w: %w", h.seq, done, len(t.buf), p2p.ErrPeer, err)
+			return fmt.Errorf("receive message %d: %d of %d bytes at %d: %w: %w", h.seq, done, len(piece), h.at, p2p.ErrPeer, err)
 		}
-		sum = crc32.Update(sum, castagnoli, piece)
+		if h.kind == kindData {
+			sum = crc32.Update(sum, castagnoli, part)
+		}
 	}
-	if sum != h.crc {
-		return fmt.Errorf("receive message %d of %d bytes: crc %08x, want %08x: %w", h.seq, len(t.buf), sum, h.crc, p2p.ErrCorrupt)
+	if sum != h.sum {
+		return fmt.Errorf("receive message %d: crc %08x of %d bytes at %d, want %08x: %w", h.seq, sum, len(piece), h.at, h.sum, p2p.ErrCorrupt)
 	}
-	c.mu.Lock()
-	c.recvs.pop()
-	c.firstRecv++
-	c.poke()
-	c.mu.Unlock()
-	t.done.Complete(nil)
+	c.arrive(h.seq, len(piece))
 	return nil
 }
 
-// awaited returns the receive that a data or refuse frame is about: always the first, and announced.
-func (c *Comm) awaited(h header) (transfer, error) {
+// claim finds the place of a piece, which nothing else writes from now on.
+func (c *Comm) claim(h header) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if h.seq != c.firstRecv || h.seq >= c.announced {
-		return transfer{}, broken(h, "want number %d, announced to %d", c.firstRecv, c.announced)
+	r, err := c.awaited(h)
+	if err != nil {
+		return nil, err
 	}
-	return c.recvs.at(0), nil
+	size := uint64(len(r.buf))
+	if h.at > size || uint64(h.size) > size-h.at {
+		return nil, broken(h, "the receive takes %d bytes", size)
+	}
+	from, to := int(h.at), int(h.at)+int(h.size)
+	if from == to && (size > 0 || r.begun) || from < to && !r.claims.add(from, to) {
+		return nil, broken(h, "a part of it was sent before")
+	}
+	r.begun = true
+	return r.buf[from:to], nil
+}
+
+// awaited returns the receive that a data or refuse frame is about, which was announced; c.mu is held.
+func (c *Comm) awaited(h header) (*incoming, error) {
+	if h.seq < c.firstRecv || h.seq >= c.announced {
+		return nil, broken(h, "want number %d, announced to %d", c.firstRecv, c.announced)
+	}
+	return c.recvs.ref(int(h.seq - c.firstRecv)), nil
+}
+
+// arrive counts a piece, and completes the receives that are full and have none before them that is not.
+func (c *Comm) arrive(seq uint64, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.recvs.ref(int(seq - c.firstRecv)).arrived += n
+	for c.recvs.len() > 0 && c.recvs.ref(0).full() {
+		c.firstRecv++
+		c.recvs.pop().done.Complete(nil)
+		c.poke(0)
+	}
 }
 
 // onDone completes the sends that the peer has taken.
 func (c *Comm) onDone(h header) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if h.length != 0 || h.seq < c.firstSent || h.seq >= c.firstSent+uint64(c.sent.len()) {
+	if h.at != 0 || h.seq < c.firstSent || h.seq >= c.firstSent+uint64(c.sent.len()) {
 		return broken(h, "%d messages are under way from number %d", c.sent.len(), c.firstSent)
 	}
 	for c.firstSent <= h.seq {
@@ -130,11 +156,13 @@ func (c *Comm) onDone(h header) error {
 
 // onRefuse ends the Comm with the lengths of both sides.
 func (c *Comm) onRefuse(h header) error {
-	t, err := c.awaited(h)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, err := c.awaited(h)
 	if err != nil {
 		return err
 	}
-	return lengthError(h.seq, h.length, uint64(len(t.buf)))
+	return lengthError(h.seq, h.at, uint64(len(r.buf)))
 }
 
 func lengthError(seq, sent, posted uint64) error {
@@ -142,6 +170,6 @@ func lengthError(seq, sent, posted uint64) error {
 }
 
 func broken(h header, format string, args ...any) error {
-	return fmt.Errorf("read frame (kind %d, length %d, number %d): %s: %w",
-		h.kind, h.length, h.seq, fmt.Sprintf(format, args...), p2p.ErrCorrupt)
+	return fmt.Errorf("read frame (kind %d, number %d, at %d, %d bytes): %s: %w",
+		h.kind, h.seq, h.at, h.size, fmt.Sprintf(format, args...), p2p.ErrCorrupt)
 }

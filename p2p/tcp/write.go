@@ -13,23 +13,22 @@ const (
 	batchBytes    = 1 << 20 // no further message after so many bytes
 )
 
-// batch is what one write carries. Its memory is used again for the next.
+// batch is what one write carries on the first connection. Its memory is used again for the next.
 type batch struct {
 	heads   []byte // the frames without payload, then the headers of data
-	data    []transfer
-	first   uint64 // number of the first in data
+	data    []piece
 	vectors [][]byte
 	pending net.Buffers // the rest of vectors while they are written
 	refused bool        // heads ends with a refusal
 }
 
-// write sends frames until the Comm is dead, then the last confirmations.
+// write sends frames on the first connection until the Comm is dead, then the last confirmations.
 func (c *Comm) write(readerGone <-chan struct{}) error {
 	b := &batch{}
 	for {
 		dead := c.gather(b)
 		if len(b.heads) > 0 || len(b.data) > 0 {
-			if err := b.writeTo(c.conn, c.rank); err != nil {
+			if err := c.writeBatch(b); err != nil {
 				return fmt.Errorf("write frames: %w: %w", p2p.ErrPeer, err)
 			}
 		}
@@ -37,10 +36,10 @@ func (c *Comm) write(readerGone <-chan struct{}) error {
 			c.awaitEnd(readerGone)
 		}
 		if dead {
-			return p2p.ErrClosed // the cause is recorded, this one is not the first
+			return nil
 		}
 		if len(b.heads) == 0 && len(b.data) == 0 {
-			<-c.wake
+			<-c.wake[0]
 		}
 	}
 }
@@ -63,51 +62,48 @@ func (c *Comm) gather(b *batch) (dead bool) {
 	defer c.mu.Unlock()
 	if c.confirmed < c.firstRecv {
 		c.confirmed = c.firstRecv
-		b.heads = appendHeader(b.heads, kindDone, c.rank, 0, c.confirmed-1, nil)
+		b.heads = appendHeader(b.heads, header{kind: kindDone, rank: c.rank, seq: c.confirmed - 1})
 	}
 	if c.cause != nil {
 		return true
 	}
 	for c.announced < c.firstRecv+min(uint64(c.recvs.len()), maxPosted) {
-		t := c.recvs.at(int(c.announced - c.firstRecv))
-		b.heads = appendHeader(b.heads, kindReady, c.rank, uint64(len(t.buf)), c.announced, nil)
+		r := c.recvs.ref(int(c.announced - c.firstRecv))
+		b.heads = appendHeader(b.heads, header{kind: kindReady, rank: c.rank, seq: c.announced, at: uint64(len(r.buf))})
 		c.announced++
 	}
-	b.first = c.firstSend
-	for size := 0; c.sends.len() > 0 && c.ready.len() > 0 && len(b.data) < batchMessages && size < batchBytes; {
-		t := c.sends.at(0)
-		if posted := c.ready.at(0); posted != uint64(len(t.buf)) {
-			b.refused = len(b.data) == 0 // what goes before it is written first
-			break
-		}
-		c.ready.pop()
-		c.firstSend++
-		c.sent.push(c.sends.pop())
-		b.data = append(b.data, t)
-		size += len(t.buf)
+	size := 0
+	for c.whole.len() > 0 && len(b.data) < batchMessages && size < batchBytes {
+		o := c.whole.pop()
+		b.data = append(b.data, piece{seq: o.seq, buf: o.buf})
+		size += len(o.buf)
 	}
-	if b.refused {
+	if p, ok := c.next(); ok { // beside the others, so that neither kind waits for the other
+		b.data = append(b.data, p)
+	}
+	if c.refused && len(b.data) == 0 && c.striped.len() == 0 && c.writing == 0 { // what goes before it is written first
 		sent, posted := uint64(len(c.sends.at(0).buf)), c.ready.at(0)
 		c.setCause(lengthError(c.firstSend, sent, posted))
-		b.heads = appendHeader(b.heads, kindRefuse, c.rank, sent, c.firstSend, nil)
+		b.heads = appendHeader(b.heads, header{kind: kindRefuse, rank: c.rank, seq: c.firstSend, at: sent})
+		b.refused = true
 		return true
 	}
 	return false
 }
 
-// writeTo writes the batch: the payloads from where they lie, by writev where conn has it.
-func (b *batch) writeTo(conn net.Conn, rank int) error {
+// writeBatch writes the payloads from where they lie, by writev where the connection has it.
+func (c *Comm) writeBatch(b *batch) error {
 	control := len(b.heads)
-	for i, t := range b.data {
-		b.heads = appendHeader(b.heads, kindData, rank, uint64(len(t.buf)), b.first+uint64(i), t.buf)
+	for _, p := range b.data {
+		b.heads = c.head(b.heads, p)
 	}
 	b.vectors = b.vectors[:0]
 	head := b.heads[:min(control+headerSize, len(b.heads))]
 	rest := b.heads[len(head):]
-	for _, t := range b.data {
+	for _, p := range b.data {
 		b.vectors = append(b.vectors, head)
-		if len(t.buf) > 0 {
-			b.vectors = append(b.vectors, t.buf)
+		if len(p.buf) > 0 {
+			b.vectors = append(b.vectors, p.buf)
 		}
 		head, rest = rest[:min(headerSize, len(rest))], rest[min(headerSize, len(rest)):]
 	}
@@ -115,7 +111,7 @@ func (b *batch) writeTo(conn net.Conn, rank int) error {
 		b.vectors = append(b.vectors, head)
 	}
 	b.pending = b.vectors
-	_, err := b.pending.WriteTo(conn)
+	_, err := b.pending.WriteTo(c.conns[0])
 	clear(b.vectors) // let go of the payloads
 	return err
 }
