@@ -1,0 +1,125 @@
+package tcp
+
+import (
+	"fmt"
+	"hash/crc32"
+	"net"
+
+	"hcclps/p2p"
+)
+
+const (
+	// maxWhole is the longest message that travels in one frame: cutting it would cost more than it gains.
+	maxWhole = 128 << 10
+	// maxPiece bounds a piece: it is read twice, by the sum and by the kernel, the second time from the cache.
+	maxPiece = 512 << 10
+	// pieceUnit is what pieces are a multiple of.
+	pieceUnit = 64 << 10
+)
+
+// pieceSize is into what pieces a message of n bytes is cut on some stripes: of one message each stripe has something.
+func pieceSize(n, stripes int) int {
+	each := (n + stripes - 1) / stripes
+	each = (each + pieceUnit - 1) / pieceUnit * pieceUnit
+	return min(max(each, maxWhole), maxPiece)
+}
+
+// match pairs sends with receives of the peer, in order; c.mu is held.
+func (c *Comm) match() {
+	for c.sends.len() > 0 && c.ready.len() > 0 && !c.refused {
+		t := c.sends.at(0)
+		if c.ready.at(0) != uint64(len(t.buf)) {
+			c.refused = true
+			c.poke(0)
+			return
+		}
+		c.ready.pop()
+		c.sent.push(c.sends.pop())
+		o := outgoing{seq: c.firstSend, buf: t.buf, piece: len(t.buf)}
+		c.firstSend++
+		if len(t.buf) <= maxWhole {
+			c.whole.push(o)
+			c.poke(0)
+			continue
+		}
+		o.piece = pieceSize(len(t.buf), len(c.conns))
+		c.striped.push(o)
+		for k := range c.conns {
+			c.poke(k)
+		}
+	}
+}
+
+// piece is a part of a message that is being written.
+type piece struct {
+	seq uint64
+	at  int
+	buf []byte
+}
+
+// next takes the next piece off the striped messages; c.mu is held.
+func (c *Comm) next() (p piece, ok bool) {
+	if c.striped.len() == 0 {
+		return piece{}, false
+	}
+	o := c.striped.ref(0)
+	p = piece{seq: o.seq, at: o.off, buf: o.buf[o.off:min(o.off+o.piece, len(o.buf))]}
+	if o.off += len(p.buf); o.off == len(o.buf) {
+		c.striped.pop()
+	}
+	return p, true
+}
+
+// head makes the header of a piece.
+func (c *Comm) head(b []byte, p piece) []byte {
+	h := header{kind: kindRaw, rank: c.rank, seq: p.seq, at: uint64(p.at), size: uint32(len(p.buf))}
+	if c.sums {
+		h.kind, h.sum = kindData, crc32.Checksum(p.buf, castagnoli)
+	}
+	return appendHeader(b, h)
+}
+
+// writePieces writes pieces on connection k, one but the first, until the Comm is dead or the connection.
+func (c *Comm) writePieces(k int) error {
+	var head [headerSize]byte
+	var vectors [2][]byte
+	for {
+		p, ok, dead := c.take()
+		if dead {
+			return nil
+		}
+		if !ok {
+			<-c.wake[k]
+			continue
+		}
+		vectors[0], vectors[1] = c.head(head[:0], p), p.buf
+		pending := net.Buffers(vectors[:])
+		_, err := pending.WriteTo(c.conns[k])
+		clear(vectors[:]) // let go of the payload
+		c.put()
+		if err != nil {
+			return fmt.Errorf("write message %d at %d: %w: %w", p.seq, p.at, p2p.ErrPeer, err)
+		}
+	}
+}
+
+// take is next for the writers but the first, which say by put that they have written.
+func (c *Comm) take() (p piece, ok, dead bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cause != nil || c.lost != nil {
+		return piece{}, false, c.cause != nil
+	}
+	if p, ok = c.next(); ok {
+		c.writing++
+	}
+	return p, ok, false
+}
+
+func (c *Comm) put() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.writing--; c.refused {
+		c.poke(0)
+	}
+}
