@@ -5,14 +5,19 @@ import (
 	"math"
 	"math/rand/v2"
 	"sort"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
 
+	"hcclps/ps"
 	"hcclps/worker"
 	"hcclps/worker/dataset"
 )
 
-// BenchmarkTrain trains on a click log in memory, through one server without
-// replication: 26 ids a row, Zipf(1.1) over 10^6, 13 numbers, batches of 2048.
+// BenchmarkTrain trains on a click log in memory, on servers in this process:
+// one without replication, and three with. 26 ids a row, Zipf(1.1) over 10^6, 13
+// numbers, batches of 2048. bench/ctr.sh compares it with a peer.
 func BenchmarkTrain(b *testing.B) {
 	const rows, ids, numbers, space = 2048, 26, 13, 1_000_000
 	schema := &dataset.Schema{}
@@ -23,32 +28,62 @@ func BenchmarkTrain(b *testing.B) {
 		schema.Features = append(schema.Features, dataset.Feature{Name: fmt.Sprintf("n%d", f), Kind: dataset.KindNumeric, Transform: dataset.TransformRaw})
 	}
 	draw := zipf(space, 1.1)
-	src := &batches{}
+	var all []dataset.Batch
 	for i := range uint64(16) {
-		src.all = append(src.all, clicks(rand.New(rand.NewPCG(1, i)), schema, rows, draw))
+		all = append(all, clicks(rand.New(rand.NewPCG(1, i)), schema, rows, draw))
 	}
-	for _, o := range []Options{
-		{Model: NameLR},
-		{Model: NameFM},
-		{Model: NameDeepFM, Hidden: []int{256, 128, 64}},
-		{Model: NameWideDeep, Hidden: []int{256, 128, 64}},
-		{Model: NameDLRM, Hidden: []int{256, 128, 64}},
-	} {
-		b.Run(o.Model, func(b *testing.B) {
-			c := connect(b, cluster(b), worker.Config{Job: o.Model})
-			m, err := New(b.Context(), c, schema, o)
-			if err != nil {
-				b.Fatal(err)
+	for _, name := range []string{NameLR, NameFM, NameDeepFM, NameWideDeep, NameDLRM} {
+		o := Options{Model: name}
+		if len(Defaults(name).Hidden) > 0 {
+			o.Hidden = []int{256, 128, 64}
+		}
+		for _, servers := range []ps.LocalConfig{{Servers: 1, Scratch: true}, {Servers: 3, Replicas: 3}} {
+			for workers := 1; workers <= 2; workers++ {
+				b.Run(fmt.Sprintf("%s/servers=%d/workers=%d", name, servers.Servers, workers), func(b *testing.B) {
+					benchTrain(b, serve(b, servers), schema, o, all, workers)
+				})
 			}
-			b.ReportAllocs()
-			b.ResetTimer()
-			left := &limited{batches: src, steps: b.N}
-			if _, err := c.Train(b.Context(), m, left, worker.TrainOptions{}); err != nil {
-				b.Fatal(err)
+		}
+	}
+}
+
+// benchTrain makes b.N steps of so many workers together.
+func benchTrain(b *testing.B, l *ps.Local, schema *dataset.Schema, o Options, all []dataset.Batch, workers int) {
+	clients, models := make([]*worker.Client, workers), make([]worker.Model, workers)
+	for rank := range workers {
+		c := connect(b, l, worker.Config{Job: o.Model, World: workers, Rank: rank})
+		m, err := New(b.Context(), c, schema, o)
+		if err != nil {
+			b.Fatal(err)
+		}
+		clients[rank], models[rank] = c, m
+	}
+	rows := float64(b.N * workers * all[0].Rows)
+	b.ReportAllocs()
+	b.ResetTimer()
+	cpu := cpuTime(b)
+	var wg sync.WaitGroup
+	for rank, c := range clients {
+		wg.Go(func() {
+			src := &limited{batches: &batches{all: all}, steps: b.N * workers}
+			if _, err := c.Train(b.Context(), models[rank], src, worker.TrainOptions{}); err != nil {
+				b.Error(err)
 			}
-			b.ReportMetric(float64(b.N)*rows/b.Elapsed().Seconds(), "rows/s")
 		})
 	}
+	wg.Wait()
+	b.ReportMetric(rows/b.Elapsed().Seconds(), "rows/s")
+	b.ReportMetric(float64(cpuTime(b)-cpu)/rows, "cpu-ns/row")
+}
+
+// cpuTime is what this process has used so far, servers and all.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // limited is one epoch of so many batches.

@@ -13,7 +13,13 @@ import (
 // cluster runs one server without replication until the test ends.
 func cluster(t testing.TB) *ps.Local {
 	t.Helper()
-	l, err := ps.NewLocal(ps.LocalConfig{Servers: 1, Replicas: 1, Scratch: true})
+	return serve(t, ps.LocalConfig{Servers: 1, Replicas: 1, Scratch: true})
+}
+
+// serve runs servers until the test ends.
+func serve(t testing.TB, cfg ps.LocalConfig) *ps.Local {
+	t.Helper()
+	l, err := ps.NewLocal(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
