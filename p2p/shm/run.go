@@ -1,0 +1,127 @@
+package shm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+	"time"
+
+	"hcclps/p2p"
+)
+
+// sleepFor bounds a sleep on the bell, in case a wake is lost with a peer that breaks the protocol; when nothing was pending for so long,
+// Run parks and holds no thread.
+const sleepFor = 100 * time.Millisecond
+
+// errStopped marks the end of Run's context among causes.
+var errStopped = errors.New("run ended")
+
+// Run moves bytes while nobody waits for them, and watches the peer, until the Comm ends; then it fails what is pending, unmaps the memory and
+// closes the connection. It returns nil after Close, the cause of ctx's end, or the error that killed the Comm; a peer that closes is
+// ErrPeer. It runs once.
+func (c *Comm) Run(ctx context.Context) error {
+	c.mu.Lock()
+	again := c.started
+	cause := c.cause
+	c.started = true
+	c.mu.Unlock()
+	if again {
+		if errors.Is(cause, p2p.ErrClosed) {
+			return nil
+		}
+		return fmt.Errorf("run comm with %s: it was run before", c.peerName())
+	}
+	stop := context.AfterFunc(ctx, func() {
+		c.die(fmt.Errorf("%w: %w (%w)", p2p.ErrClosed, errStopped, context.Cause(ctx)))
+		c.work()
+	})
+	defer stop()
+	var watching sync.WaitGroup
+	watching.Go(c.watchPeer)
+	cause = c.serve(ctx)
+	err := c.release()
+	watching.Wait()
+	switch {
+	case errors.Is(cause, errStopped):
+		return context.Cause(ctx)
+	case errors.Is(cause, p2p.ErrClosed):
+		return err
+	default:
+		return fmt.Errorf("exchange with %s: %w", c.peerName(), cause)
+	}
+}
+
+// serve has the engine when nobody else has, until the Comm is dead. It returns the cause.
+func (c *Comm) serve(ctx context.Context) error {
+	e := &c.engine
+	bell := e.mem.words[c.rank].bell
+	idle := false
+	e.Lock()
+	defer e.Unlock()
+	for {
+		e.runner.Store(runnerAwake)
+		e.due.Store(false)
+		c.poll(ctx, nil)
+		if e.dead != nil {
+			e.runner.Store(runnerGone)
+			return e.dead
+		}
+		if e.claims.Load() == 0 && c.rest() {
+			continue
+		}
+		if idle && !c.wanting() {
+			e.runner.Store(runnerParked)
+		} else {
+			e.runner.Store(runnerAsleep)
+		}
+		idle = c.sleep(bell)
+	}
+}
+
+// sleep lets go of the engine until there may be work for Run. It says whether it slept its full time.
+func (c *Comm) sleep(bell bell) (idle bool) {
+	e := &c.engine
+	parked := e.runner.Load() == runnerParked
+	old := bell.word.Load()
+	e.Unlock()
+	for !e.news.Load() || !e.TryLock() {
+		switch {
+		case e.news.Load() || e.due.Load():
+			runtime.Gosched() // another has the engine, and is about to let go
+		case parked:
+			<-c.stir
+		default:
+			began := time.Now()
+			bell.sleep(old, sleepFor)
+			idle = time.Since(began) >= sleepFor
+		}
+		old = bell.word.Load()
+		if e.TryLock() {
+			break
+		}
+	}
+	return idle
+}
+
+// watchPeer ends the Comm when the connection ends, as it does when the peer's process dies.
+func (c *Comm) watchPeer() {
+	var b [1]byte
+	n, err := c.conn.Read(b[:])
+	switch {
+	case n > 0:
+		err = fmt.Errorf("%w: it sent what nobody asked for", p2p.ErrPeer)
+	case errors.Is(err, io.EOF):
+		err = fmt.Errorf("%w: connection closed", p2p.ErrPeer)
+	default:
+		err = fmt.Errorf("%w: %w", p2p.ErrPeer, err)
+	}
+	c.die(err)
+	c.work()
+}
+
+func (c *Comm) peerName() string {
+	return fmt.Sprintf("rank %d at %s", 1-c.rank, c.conn.RemoteAddr())
+}
