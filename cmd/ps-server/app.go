@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/urfave/cli/v2"
 
+	"hcclps/cmd/internal/doctor"
 	"hcclps/cmd/internal/program"
 )
 
@@ -10,6 +11,6 @@ func app() *cli.App {
 	return &cli.App{
 		Name:     "ps-server",
 		Usage:    "a Raft-replicated parameter server",
-		Commands: []*cli.Command{serveCommand(), statusCommand(), program.VersionCommand()},
+		Commands: []*cli.Command{serveCommand(), statusCommand(), doctor.Command(true), program.VersionCommand()},
 	}
 }

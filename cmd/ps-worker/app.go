@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/urfave/cli/v2"
 
+	"hcclps/cmd/internal/doctor"
 	"hcclps/cmd/internal/program"
 )
 
@@ -10,6 +11,6 @@ func app() *cli.App {
 	return &cli.App{
 		Name:     "ps-worker",
 		Usage:    "train models on a cluster of parameter servers",
-		Commands: []*cli.Command{trainCommand(), evalCommand(), predictCommand(), launchCommand(), featuresCommand(), program.VersionCommand()},
+		Commands: []*cli.Command{trainCommand(), evalCommand(), predictCommand(), launchCommand(), featuresCommand(), doctor.Command(false), program.VersionCommand()},
 	}
 }

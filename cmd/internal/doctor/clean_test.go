@@ -1,0 +1,112 @@
+package doctor
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"golang.org/x/sys/unix"
+)
+
+// logs makes a folder of logs as a server does, with one group, an hour ago; locked while a process has it open.
+func logs(t *testing.T, places Places, name string, locked bool) string {
+	t.Helper()
+	dir := filepath.Join(places.Memory, name)
+	group := filepath.Join(dir, "g00000001")
+	if err := os.MkdirAll(group, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(group, "00000001.seg"), make([]byte, 1000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.Create(filepath.Join(group, "LOCK"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lock.Close() })
+	if locked {
+		if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(dir, old, old); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestCleanRemovesOnlyWhatNobodyCanNeed(t *testing.T) {
+	p := Places{Memory: t.TempDir(), Temporary: t.TempDir(), Age: time.Minute}
+	temporary := filepath.Join(p.Temporary, "hcclps-local-123")
+	if err := os.Mkdir(temporary, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	local := fmt.Sprintf("hcclps-local-%016x", xxhash.Sum64String(temporary))
+	gone := []string{
+		logs(t, p, "hcclps-launch-abcdefgh-s1", false),
+		logs(t, p, "hcclps-launch-abcdefgh-s2", false),
+		logs(t, p, local, false),
+	}
+	kept := []string{
+		logs(t, p, "hcclps-launch-ijklmnop-s1", true),
+		logs(t, p, "hcclps-launch-ijklmnop-s2", false), // being started again
+		logs(t, p, "hcclps-launch-0123456789abcdef-s1", false),
+		logs(t, p, "hcclps-local-0123456789abcdef", false),
+		logs(t, p, "hcclps-prod-s1", false),
+		logs(t, p, "hcclps-prod-s2", true),
+		logs(t, p, "hcclps-launch-qrstuvwx-s1", false),
+		logs(t, p, "someone-else", false),
+	}
+	young := kept[6]
+	if now := time.Now(); os.Chtimes(young, now, now) != nil {
+		t.Fatal("cannot set the time of", young)
+	}
+	m := healthy()
+	var err error
+	if m.leftovers, err = p.Leftovers(); err != nil {
+		t.Fatal(err)
+	}
+	r := m.examine(t, Options{})
+	for _, d := range gone {
+		r.want(t, "leftovers", Warn, d, "1000 B", "--clean")
+	}
+	r.want(t, "leftovers", OK, "hcclps-prod-s1", "start again", "rm -r")
+
+	removed, err := p.Clean()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for _, l := range removed {
+		paths = append(paths, l.Path)
+	}
+	slices.Sort(paths)
+	if slices.Sort(gone); !slices.Equal(paths, gone) {
+		t.Errorf("removed %q, want %q", paths, gone)
+	}
+	for _, d := range append(gone, temporary) {
+		if _, err := os.Stat(d); !os.IsNotExist(err) {
+			t.Errorf("%s is still there: %v", d, err)
+		}
+	}
+	for _, d := range kept {
+		if _, err := os.Stat(filepath.Join(d, "g00000001", "00000001.seg")); err != nil {
+			t.Errorf("%s was touched: %v", d, err)
+		}
+	}
+	if removed, err = p.Clean(); err != nil || len(removed) > 0 {
+		t.Errorf("a second time removed %v: %v", removed, err)
+	}
+}
+
+func TestCleanWithoutMemoryFileSystem(t *testing.T) {
+	p := Places{Memory: filepath.Join(t.TempDir(), "none"), Temporary: t.TempDir()}
+	if _, err := p.Clean(); err == nil {
+		t.Error("a missing folder was cleaned")
+	}
+}

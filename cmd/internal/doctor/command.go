@@ -1,0 +1,151 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"hcclps/cmd/internal/program"
+	"hcclps/p2p/backend"
+	"hcclps/p2p/link"
+	"hcclps/ps"
+)
+
+// Command is `doctor` of a program. server says that it is about a machine for a server, which listens and keeps logs.
+func Command(server bool) *cli.Command {
+	env := program.Env
+	flags := []cli.Flag{
+		&cli.StringSliceFlag{Name: "servers", Usage: "addresses of the cluster's servers, to be asked", EnvVars: env("servers")},
+		&cli.StringFlag{Name: "cluster", Value: ps.DefaultCluster, Usage: "`NAME` of the cluster", EnvVars: env("cluster")},
+		&cli.StringFlag{Name: "transport", Value: "auto", Usage: "what is meant to be used: auto, shm, tcp or hccl", EnvVars: env("transport")},
+		&cli.StringFlag{Name: "device", Value: "none", Usage: "`N` of the NPU that is meant to be used, or none", EnvVars: env("device")},
+		&cli.DurationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "patience with one server or tool", EnvVars: env("doctor-timeout")},
+		&cli.BoolFlag{Name: "clean", Usage: "remove logs in memory of temporary clusters whose processes are gone"},
+		&cli.BoolFlag{Name: "json", Usage: "for machines"},
+	}
+	if server {
+		flags = append(flags,
+			&cli.StringFlag{Name: "listen", Value: ps.DefaultListen, Usage: "`HOST:PORT` to listen on", EnvVars: env("listen")},
+			&cli.StringFlag{Name: "advertise", Usage: "`HOST:PORT` others dial; default: --listen", EnvVars: env("advertise")},
+			&cli.StringFlag{Name: "dir", Value: ".", Usage: "data `DIR`", EnvVars: env("dir")},
+			&cli.StringFlag{Name: "durability", Value: ps.QuorumDisk, Usage: ps.QuorumDisk + " or " + ps.QuorumMemory, EnvVars: env("durability")},
+			&cli.IntFlag{Name: "replicas", Usage: "copies of each group; default: by the number of servers", EnvVars: env("replicas")},
+			&cli.IntFlag{Name: "shards", Usage: "a power of two; default: by the number of servers", EnvVars: env("shards")},
+			&cli.StringFlag{Name: "log-budget", Value: "64MiB", Usage: "log bytes a group", EnvVars: env("log-budget")},
+			&cli.StringFlag{Name: "memory", Usage: "memory budget, such as 16GiB; default: what is free", EnvVars: env("memory")},
+		)
+	}
+	return &cli.Command{
+		Name: "doctor", Usage: "look at this machine and its cluster: what will fail, and what to do",
+		Description: "Exit code 1 when something will fail. Give it the flags the program will get.",
+		Flags:       slices.Concat(flags, program.ConfigFlags()),
+		Action:      func(c *cli.Context) error { return run(c, server) },
+	}
+}
+
+func run(c *cli.Context, server bool) error {
+	if printed, err := program.PrintedConfig(c); printed || err != nil {
+		return err
+	}
+	opt, err := options(c, server)
+	if err != nil {
+		return err
+	}
+	if c.Bool("clean") {
+		return clean(c, DefaultPlaces())
+	}
+	r, err := examineHere(c.Context, opt)
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		err = r.WriteJSON(c.App.Writer)
+	} else {
+		err = r.Write(c.App.Writer)
+	}
+	return errors.Join(err, r.Err())
+}
+
+// options reads the flags.
+func options(c *cli.Context, server bool) (Options, error) {
+	o := Options{
+		Servers: c.StringSlice("servers"), Cluster: c.String("cluster"), Transport: c.String("transport"), Device: c.String("device"),
+		Patience: c.Duration("timeout"), Variables: ownVariables(c.App),
+	}
+	if err := errors.Join(program.NoArguments(c), program.OneOf("--transport", o.Transport, "auto", "shm", "tcp", "hccl")); err != nil {
+		return o, err
+	}
+	if o.Patience <= 0 {
+		return o, program.Usage("--timeout %v: want more than nothing", o.Patience)
+	}
+	if !server {
+		return o, nil
+	}
+	o.Listen, o.Advertise, o.Durability = c.String("listen"), c.String("advertise"), c.String("durability")
+	o.Replicas, o.Shards = c.Int("replicas"), c.Int("shards")
+	if err := program.OneOf("--durability", o.Durability, ps.QuorumDisk, ps.QuorumMemory); err != nil {
+		return o, err
+	}
+	var err, berr, merr error
+	o.Dir, err = filepath.Abs(c.String("dir"))
+	o.LogBudget, berr = program.Bytes("log-budget", c.String("log-budget"))
+	o.Memory, merr = program.Bytes("memory", c.String("memory"))
+	return o, errors.Join(err, berr, merr)
+}
+
+// ownVariables are the environment twins of all flags of a program, and what is read without one of its flags.
+func ownVariables(app *cli.App) []string {
+	out := otherVariables()
+	var walk func(cmds []*cli.Command)
+	walk = func(cmds []*cli.Command) {
+		for _, cmd := range cmds {
+			for _, f := range cmd.Flags {
+				if d, ok := f.(cli.DocGenerationFlag); ok {
+					out = append(out, d.GetEnvVars()...)
+				}
+			}
+			walk(cmd.Subcommands)
+		}
+	}
+	walk(app.Commands)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// examineHere examines this machine.
+func examineHere(ctx context.Context, opt Options) (Report, error) {
+	network, err := backend.Network("tcp")
+	if err != nil {
+		return Report{}, err
+	}
+	client, err := link.NewClient(link.Config{Network: network, Pair: backend.Pair, Cluster: opt.Cluster, ID: "doctor"})
+	if err != nil {
+		return Report{}, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- client.Run(ctx) }()
+	r, err := Examine(ctx, Local(network, client), opt)
+	cancel()
+	return r, errors.Join(err, <-ended)
+}
+
+// clean removes and says what.
+func clean(c *cli.Context, places Places) error {
+	removed, err := places.Clean()
+	for _, l := range removed {
+		fmt.Fprintf(c.App.Writer, "removed %s, %s\n", l.Path, size(l.Bytes))
+		if l.Also != "" {
+			fmt.Fprintf(c.App.Writer, "removed %s\n", l.Also)
+		}
+	}
+	if len(removed) == 0 && err == nil {
+		fmt.Fprintln(c.App.Writer, "nothing to remove")
+	}
+	return err
+}
