@@ -22,7 +22,7 @@ type tally struct {
 func (s *Step) tallyOf(t Table) *tally {
 	nth := 0
 	for _, o := range s.operands {
-		if same(o.table, t) {
+		if same(o.of.table, t) {
 			nth++
 		}
 	}
@@ -47,7 +47,8 @@ func (y *tally) into(o *operand) {
 		return
 	}
 	dim, at := int(y.table.spec().Dim), 0
-	for i, k := range o.keys {
+	for i, n := range o.at {
+		k := o.of.keys[n]
 		for at < len(y.keys) && y.keys[at] < k {
 			at++
 		}
@@ -60,7 +61,10 @@ func (y *tally) into(o *operand) {
 // take takes o's gradient over: o goes on with the tally's old memory.
 func (y *tally) take(o *operand) {
 	if !y.given || dense(y.table) {
-		y.keys, o.keys = o.keys, y.keys
+		y.keys = y.keys[:0]
+		for _, at := range o.at {
+			y.keys = append(y.keys, o.of.keys[at])
+		}
 		y.values, o.grad = o.grad, y.values
 		y.given = true
 		return
@@ -68,16 +72,17 @@ func (y *tally) take(o *operand) {
 	dim := int(y.table.spec().Dim)
 	keys, values := y.mergedKeys[:0], y.merged[:0]
 	i, j := 0, 0
-	for i < len(y.keys) || j < len(o.keys) {
-		if j == len(o.keys) || i < len(y.keys) && y.keys[i] < o.keys[j] {
+	for i < len(y.keys) || j < len(o.at) {
+		if j == len(o.at) || i < len(y.keys) && y.keys[i] < o.of.keys[o.at[j]] {
 			keys, values = append(keys, y.keys[i]), append(values, y.values[i*dim:][:dim]...)
 			i++
 			continue
 		}
-		if i < len(y.keys) && y.keys[i] == o.keys[j] {
+		k := o.of.keys[o.at[j]]
+		if i < len(y.keys) && y.keys[i] == k {
 			i++ // o has all of it
 		}
-		keys, values = append(keys, o.keys[j]), append(values, o.grad[j*dim:][:dim]...)
+		keys, values = append(keys, k), append(values, o.grad[j*dim:][:dim]...)
 		j++
 	}
 	y.mergedKeys, y.keys = y.keys, keys
@@ -101,13 +106,13 @@ func (s *Step) gradients() []Gradient {
 		s.carry()
 		for _, y := range s.tallies {
 			if y.given {
-				s.collect(Gradient{Table: y.table, Keys: y.keys, Values: y.values})
+				s.collect(share{table: y.table, keys: y.keys, values: y.values})
 			}
 		}
 	} else {
 		for _, o := range s.operands {
 			if o.used {
-				s.collect(Gradient{Table: o.table, Keys: o.keys, Values: o.grad})
+				s.collect(share{table: o.of.table, keys: o.of.keys, at: o.at, values: o.grad, of: o.of})
 			}
 		}
 	}
@@ -119,8 +124,8 @@ func (s *Step) gradients() []Gradient {
 }
 
 // collect notes a use's gradient with the others of its table.
-func (s *Step) collect(g Gradient) {
-	i := slices.IndexFunc(s.sums, func(t gradientSum) bool { return same(t.of[0].Table, g.Table) })
+func (s *Step) collect(g share) {
+	i := slices.IndexFunc(s.sums, func(t gradientSum) bool { return same(t.of[0].table, g.table) })
 	if i < 0 {
 		i = len(s.sums)
 		if i == cap(s.sums) {

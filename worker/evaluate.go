@@ -52,33 +52,36 @@ func (c *Client) Predict(ctx context.Context, m Model, src dataset.Source, sink 
 // read while one is computed.
 func (c *Client) score(ctx context.Context, m Model, src dataset.Source, each func(scores []float32, b *dataset.Batch) error) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	s := Step{c: c, ctx: ctx, final: c.session.finished}
 	var batches [2]dataset.Batch
 	cur, next := &batches[0], &batches[1]
 	more, err := src.Next(cur)
 	var pre *ahead
+	defer func() {
+		cancel()
+		pre.settle(c.cfg.Logger)
+	}()
 	for ; more && err == nil; cur, next = next, cur {
-		ready, err := pre.wait(ctx)
-		if err != nil {
+		now := pre
+		pre = nil
+		if err := now.wait(ctx); err != nil {
 			return err
 		}
-		s.begin(cur, ready)
+		s.begin(cur, now)
+		if more, err = src.Next(next); err != nil {
+			return err
+		}
+		if more {
+			pre = s.readAhead(ctx, next)
+			pre.send(s.at())
+		}
 		if err := s.forward(m); err != nil {
 			return err
 		}
 		if len(s.scores) != cur.Rows {
 			return fmt.Errorf("the model gave %d scores for %d rows", len(s.scores), cur.Rows)
 		}
-		if more, err = src.Next(next); err != nil {
-			return err
-		}
-		if pre = nil; more {
-			pre = s.readAhead(ctx, next, s.at())
-		}
 		if err := each(s.scores, cur); err != nil {
-			cancel()
-			pre.settle(c.cfg.Logger)
 			return err
 		}
 		s.end()

@@ -16,27 +16,38 @@ func (s *Step) Grad(of Tensor, grad []float32) error {
 		return fmt.Errorf("gradient of %d floats for a tensor of shape %v", len(grad), of.Shape)
 	}
 	o.collect()
-	if dense(o.table) {
+	switch dim := o.dim(); {
+	case dense(o.of.table):
 		vec.Add(o.grad, grad)
-		return nil
-	}
-	dim := int(o.table.spec().Dim)
-	if o.pool == None {
-		for j, at := range o.index {
-			vec.Add(o.grad[int(at)*dim:][:dim], grad[j*dim:][:dim])
-		}
-		return nil
-	}
-	for i := range len(o.bags.Offsets) - 1 {
-		g := grad[i*dim:][:dim]
-		for j := o.bags.Offsets[i]; j < o.bags.Offsets[i+1]; j++ {
-			w, row := float32(o.bags.Weights[j]*o.scale[i]), o.grad[int(o.index[j])*dim:][:dim]
-			for d := range row {
-				row[d] += float32(w * g[d])
-			}
-		}
+	case o.pool == None:
+		vec.AddRows(o.grad, o.index, grad, dim)
+	case dim == 1:
+		o.spreadFloats(grad)
+	default:
+		o.spreadRows(grad, dim)
 	}
 	return nil
+}
+
+// spreadRows gives the rows of each bag their part of its gradient.
+func (o *operand) spreadRows(grad []float32, dim int) {
+	offsets := o.bags.Offsets
+	for i := range len(offsets) - 1 {
+		for j := offsets[i]; j < offsets[i+1]; j++ {
+			vec.Axpy(o.grad[int(o.index[j])*dim:][:dim], o.bags.Weights[j]*o.scale[i], grad[i*dim:])
+		}
+	}
+}
+
+// spreadFloats is spreadRows of rows of one float.
+func (o *operand) spreadFloats(grad []float32) {
+	offsets := o.bags.Offsets
+	for i, g := range grad {
+		scale := o.scale[i]
+		for j := offsets[i]; j < offsets[i+1]; j++ {
+			o.grad[o.index[j]] += float32(float32(o.bags.Weights[j]*scale) * g)
+		}
+	}
 }
 
 // GradOf is where the gradient of a dense tensor is summed up: a model that adds
@@ -50,53 +61,110 @@ func (s *Step) GradOf(d Tensor) []float32 {
 // collect makes room for the gradient: zeros, or what earlier batches of the step
 // have summed up.
 func (o *operand) collect() {
-	if !o.used {
-		o.grad, o.used = zeroed(o.grad, len(o.rows)), true
-		if o.tally != nil {
-			o.tally.into(o)
-		}
+	if o.used {
+		return
+	}
+	n := len(o.of.rows)
+	if !dense(o.of.table) {
+		n = len(o.at) * o.dim()
+	}
+	o.grad, o.used = zeroed(o.grad, n), true
+	if o.tally != nil {
+		o.tally.into(o)
 	}
 }
 
-// gradientSum adds up the gradients of the uses of one table. Its memory serves
-// step after step.
+// share is the gradient of one use of a table, over a step.
+type share struct {
+	table  Table
+	keys   []uint64  // ascending; none for a dense tensor
+	at     []int32   // the keys it is of, by their place; nil: all
+	values []float32 // [len(at), dim], or the tensor
+	of     *reading  // whose keys these are; nil: those of a tally
+}
+
+// gradientSum adds up the shares of one table. Its memory serves step after
+// step.
 type gradientSum struct {
-	of     []Gradient
+	of     []share
 	keys   []uint64
 	values []float32
 }
 
 // total is the sum, each row's share of an earlier use added first.
 func (t *gradientSum) total() Gradient {
-	if len(t.of) == 1 {
-		return t.of[0]
+	first := t.of[0]
+	if len(t.of) == 1 && (first.of == nil || len(first.of.uses) == 1) {
+		return Gradient{Table: first.table, Keys: first.keys, Values: first.values}
 	}
-	out := Gradient{Table: t.of[0].Table}
-	dim := int(out.Table.spec().Dim)
+	out := Gradient{Table: first.table}
 	if dense(out.Table) {
-		t.values = zeroed(t.values, len(t.of[0].Values))
+		t.values = zeroed(t.values, len(first.values))
 		for _, g := range t.of {
-			vec.Add(t.values, g.Values)
+			vec.Add(t.values, g.values)
 		}
 		out.Values = t.values
 		return out
 	}
+	dim := int(out.Table.spec().Dim)
+	if t.whole() {
+		out.Keys = first.keys
+		t.values = zeroed(t.values, len(out.Keys)*dim)
+		for _, g := range t.of {
+			vec.AddRows(t.values, g.at, g.values, dim)
+		}
+	} else {
+		out.Keys = t.union()
+		t.values = zeroed(t.values, len(out.Keys)*dim)
+		for _, g := range t.of {
+			g.merge(t.values, out.Keys, dim)
+		}
+	}
+	out.Values = t.values
+	return out
+}
+
+// whole says whether the shares are of all uses of one reading: then its keys
+// are those of the sum.
+func (t *gradientSum) whole() bool {
+	r := t.of[0].of
+	return r != nil && len(t.of) == len(r.uses) && !slices.ContainsFunc(t.of, func(g share) bool { return g.of != r })
+}
+
+// union is the keys of all shares, ascending.
+func (t *gradientSum) union() []uint64 {
 	t.keys = t.keys[:0]
 	for _, g := range t.of {
-		t.keys = append(t.keys, g.Keys...)
+		for i := range g.rows() {
+			t.keys = append(t.keys, g.key(i))
+		}
 	}
 	slices.Sort(t.keys)
 	t.keys = slices.Compact(t.keys)
-	t.values = zeroed(t.values, len(t.keys)*dim)
-	for _, g := range t.of {
-		at := 0
-		for i, k := range g.Keys {
-			for t.keys[at] != k {
-				at++
-			}
-			vec.Add(t.values[at*dim:][:dim], g.Values[i*dim:][:dim])
+	return t.keys
+}
+
+// merge adds a share to rows of more keys.
+func (g *share) merge(values []float32, keys []uint64, dim int) {
+	at := 0
+	for i := range g.rows() {
+		for keys[at] != g.key(i) {
+			at++
 		}
+		vec.Add(values[at*dim:][:dim], g.values[i*dim:])
 	}
-	out.Keys, out.Values = t.keys, t.values
-	return out
+}
+
+func (g *share) rows() int {
+	if g.at == nil {
+		return len(g.keys)
+	}
+	return len(g.at)
+}
+
+func (g *share) key(i int) uint64 {
+	if g.at == nil {
+		return g.keys[i]
+	}
+	return g.keys[g.at[i]]
 }

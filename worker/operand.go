@@ -1,10 +1,11 @@
 package worker
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"slices"
+
+	"hcclps/internal/vec"
 )
 
 // Pool is how the rows of a bag become one. With the weights w of a bag's keys:
@@ -21,17 +22,23 @@ const (
 // operand is one use of a table in a step: what Lookup or Value read, and the
 // gradient that comes back.
 type operand struct {
-	table Table
+	of    *reading
 	bags  Ragged
 	pool  Pool
-	index []int32   // position of each of bags.Keys in keys
-	keys  []uint64  // unique, ascending; none for a dense tensor
-	rows  []float32 // [len(keys), dim], or the tensor
+	index []int32   // of each of bags.Keys: its place in at
+	at    []int32   // of each distinct key: its place in of.keys, ascending
 	scale []float32 // of each bag
 	out   []float32 // pooled
-	grad  []float32 // like rows
+	grad  []float32 // [len(at), dim], or like the tensor
 	used  bool      // grad was given
 	tally *tally    // where grad goes on; nil: a step is one batch
+}
+
+func (o *operand) dim() int { return int(o.of.table.spec().Dim) }
+
+// row is that of key j of the bags.
+func (o *operand) row(j int32, dim int) []float32 {
+	return o.of.rows[int(o.at[o.index[j]])*dim:][:dim]
 }
 
 // Lookup reads the rows of r's keys and pools each bag: [rows, dim], or
@@ -45,33 +52,56 @@ func (s *Step) Lookup(e Embedding, r Ragged, pool Pool) (Tensor, error) {
 		return Tensor{}, err
 	}
 	o.pool = pool
-	dim := int(e.Dim)
-	n := len(r.Offsets) - 1
-	if pool == None {
+	n, dim := len(r.Offsets)-1, o.dim()
+	switch {
+	case pool == None:
 		n = len(r.Keys)
 		o.out = sized(o.out, n*dim)
-		for j, at := range o.index {
-			copy(o.out[j*dim:][:dim], o.rows[int(at)*dim:])
+		for j := range n {
+			copy(o.out[j*dim:][:dim], o.row(int32(j), dim))
 		}
-		return Tensor{Shape: []int{n, dim}, Data: o.out, of: o}, nil
-	}
-	o.scale = sized(o.scale, n)
-	o.out = zeroed(o.out, n*dim)
-	for i := range n {
-		o.scale[i] = pool.scale(r.Weights[r.Offsets[i]:r.Offsets[i+1]])
-		bag := o.out[i*dim:][:dim]
-		for j := r.Offsets[i]; j < r.Offsets[i+1]; j++ {
-			w, row := float32(r.Weights[j]*o.scale[i]), o.rows[int(o.index[j])*dim:][:dim]
-			for d := range bag {
-				bag[d] += float32(w * row[d])
-			}
-		}
+	case dim == 1:
+		o.poolFloats()
+	default:
+		o.poolRows(dim)
 	}
 	return Tensor{Shape: []int{n, dim}, Data: o.out, of: o}, nil
 }
 
+// poolRows pools the rows of each bag.
+func (o *operand) poolRows(dim int) {
+	offsets, weights := o.bags.Offsets, o.bags.Weights
+	n := len(offsets) - 1
+	o.scale, o.out = sized(o.scale, n), zeroed(o.out, n*dim)
+	for i := range n {
+		o.scale[i] = o.pool.scale(weights[offsets[i]:offsets[i+1]])
+		bag := o.out[i*dim:][:dim]
+		for j := offsets[i]; j < offsets[i+1]; j++ {
+			vec.Axpy(bag, weights[j]*o.scale[i], o.row(j, dim))
+		}
+	}
+}
+
+// poolFloats is poolRows of rows of one float.
+func (o *operand) poolFloats() {
+	offsets, weights, rows := o.bags.Offsets, o.bags.Weights, o.of.rows
+	n := len(offsets) - 1
+	o.scale, o.out = sized(o.scale, n), sized(o.out, n)
+	for i := range n {
+		from, to := offsets[i], offsets[i+1]
+		scale, sum := o.pool.scale(weights[from:to]), float32(0)
+		for j := from; j < to; j++ {
+			sum += float32(float32(weights[j]*scale) * rows[o.at[o.index[j]]])
+		}
+		o.scale[i], o.out[i] = scale, sum
+	}
+}
+
 // scale is what a bag's sum is multiplied by.
 func (p Pool) scale(weights []float32) float32 {
+	if p == Sum {
+		return 1
+	}
 	var sum float64
 	for _, w := range weights {
 		if p == Mean {
@@ -81,8 +111,6 @@ func (p Pool) scale(weights []float32) float32 {
 		}
 	}
 	switch {
-	case p == Sum:
-		return 1
 	case sum == 0:
 		return 0
 	case p == Mean:
@@ -98,128 +126,32 @@ func (s *Step) Value(d Dense) (Tensor, error) {
 	if err != nil {
 		return Tensor{}, err
 	}
-	return Tensor{Shape: d.Shape, Data: o.rows, of: o}, nil
+	return Tensor{Shape: d.Shape, Data: o.of.rows, of: o}, nil
 }
 
 // operand finds what was read ahead for this use, or reads it now.
-func (s *Step) operand(t Table, r Ragged) (*operand, error) {
-	if i := slices.IndexFunc(s.ready, func(o *operand) bool { return same(o.table, t) && sameKeys(o.bags, r) }); i >= 0 {
+func (s *Step) operand(t Table, bags Ragged) (*operand, error) {
+	i := slices.IndexFunc(s.ready, func(o *operand) bool { return same(o.of.table, t) && sameKeys(o.bags, bags) })
+	if i >= 0 {
 		o := s.ready[i]
 		s.ready = slices.Delete(s.ready, i, i+1)
 		s.use(o)
 		return o, nil
 	}
-	o := s.newOperand(t, r)
+	r := s.reading(t)
+	s.readings = append(s.readings, r)
+	o := r.use(bags)
 	s.use(o)
-	return o, s.read(s.ctx, s.at(), []*operand{o})
+	return o, s.read(s.ctx, r)
 }
 
 func (s *Step) use(o *operand) {
 	if o.tally = nil; s.accumulates {
-		o.tally = s.tallyOf(o.table)
+		o.tally = s.tallyOf(o.of.table)
 	}
 	s.operands = append(s.operands, o)
 }
 
 func sameKeys(a, b Ragged) bool {
 	return a.feature == b.feature && len(a.Keys) == len(b.Keys) && (len(a.Keys) == 0 || &a.Keys[0] == &b.Keys[0])
-}
-
-// newOperand finds the unique keys of a use and makes room for their rows.
-func (s *Step) newOperand(t Table, r Ragged) *operand {
-	o := &operand{}
-	if n := len(s.free); n > 0 {
-		o, s.free = s.free[n-1], s.free[:n-1]
-	}
-	o.table, o.bags, o.used = t, r, false
-	w := t.spec()
-	if dense(t) {
-		o.keys = nil
-		o.rows = sized(o.rows, elements(w))
-		return o
-	}
-	o.keys, o.index = s.uniq.find(r.Keys, o.keys[:0], o.index[:0])
-	o.rows = sized(o.rows, len(o.keys)*int(w.Dim))
-	return o
-}
-
-// read pulls the rows of several uses with one message a shard. Uses that
-// share a table are read together.
-func (s *Step) read(ctx context.Context, step uint64, uses []*operand) error {
-	var reads []Read
-	var shared [][]*operand // uses of the table of each read
-	for _, o := range uses {
-		i := slices.IndexFunc(reads, func(r Read) bool { return same(r.Table, o.table) })
-		if i < 0 {
-			reads = append(reads, Read{Table: o.table, Keys: o.keys, Out: o.rows})
-			shared = append(shared, []*operand{o})
-			continue
-		}
-		shared[i] = append(shared[i], o)
-	}
-	for i, with := range shared {
-		if len(with) > 1 {
-			reads[i] = union(with)
-		}
-	}
-	p, err := s.c.newPull(reads)
-	if err != nil {
-		return err
-	}
-	if err := p.run(ctx, step); err != nil {
-		return err
-	}
-	for i, with := range shared {
-		if len(with) > 1 {
-			share(reads[i], with)
-		}
-	}
-	return nil
-}
-
-// union is one read of all that several uses of a table need.
-func union(uses []*operand) Read {
-	r := Read{Table: uses[0].table}
-	if dense(r.Table) {
-		r.Out = make([]float32, len(uses[0].rows))
-		return r
-	}
-	for _, o := range uses {
-		r.Keys = append(r.Keys, o.keys...)
-	}
-	slices.Sort(r.Keys)
-	r.Keys = slices.Compact(r.Keys)
-	r.Out = make([]float32, len(r.Keys)*int(r.Table.spec().Dim))
-	return r
-}
-
-// share gives each use its rows of a union. Both lists of keys ascend.
-func share(r Read, uses []*operand) {
-	dim := int(r.Table.spec().Dim)
-	for _, o := range uses {
-		if dense(o.table) {
-			copy(o.rows, r.Out)
-			continue
-		}
-		at := 0
-		for i, k := range o.keys {
-			for r.Keys[at] != k {
-				at++
-			}
-			copy(o.rows[i*dim:][:dim], r.Out[at*dim:])
-		}
-	}
-}
-
-func sized(b []float32, n int) []float32 {
-	if cap(b) < n {
-		return make([]float32, n)
-	}
-	return b[:n]
-}
-
-func zeroed(b []float32, n int) []float32 {
-	b = sized(b, n)
-	clear(b)
-	return b
 }

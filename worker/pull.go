@@ -85,6 +85,9 @@ func (c *Client) newPull(reads []Read) (*pull, error) {
 			return nil, fmt.Errorf("table %q is there twice", p.reads[i].table.Name)
 		}
 	}
+	for i := range p.reads {
+		p.reads[i].cut.deal(c.servers.layout, 1, p.reads[i].keys)
+	}
 	return p, nil
 }
 
@@ -138,9 +141,6 @@ func (k *keyed) rows() []float32 {
 // job has ended.
 func (p *pull) run(ctx context.Context, step uint64) error {
 	defer p.keep()
-	for i := range p.reads {
-		p.reads[i].cut.deal(p.c.servers.layout, 1, p.reads[i].keys)
-	}
 	eg, ectx := errgroup.WithContext(ctx)
 	for s := range p.c.session.shards {
 		eg.Go(func() error { return p.shard(ectx, s, step) })

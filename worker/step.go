@@ -44,8 +44,11 @@ type Step struct {
 
 	ready    []*operand // read ahead for this batch, in order of use
 	operands []*operand // used so far
-	free     []*operand
+	readings []*reading // those of this batch
+	free     []*reading
+	habits   []habit // the uses of the batch before
 	uniq     uniquer
+	early    uniquer       // of the goroutine that reads ahead
 	sums     []gradientSum // of the tables of a push
 
 	lossSum  float64
@@ -119,6 +122,7 @@ func (s *Step) forward(m Model) error {
 	if err := m.Step(s); err != nil {
 		return err
 	}
+	s.learn()
 	return s.fault
 }
 
@@ -134,14 +138,17 @@ func (s *Step) Score(scores []float32) { s.scores = append(s.scores, scores...) 
 // begun sets the context of all reads of the steps to come.
 func (s *Step) begun(ctx context.Context) { s.ctx = ctx }
 
-// begin makes the step ready for a batch; ahead is what was read for it.
-func (s *Step) begin(b *dataset.Batch, ahead []*operand) {
-	s.batch, s.ready, s.fault = b, ahead, nil
+// begin makes the step ready for a batch, with what was read for it.
+func (s *Step) begin(b *dataset.Batch, pre *ahead) {
+	s.batch, s.fault = b, nil
 	s.lossSum, s.lossRows, s.scores = 0, 0, s.scores[:0]
+	if pre != nil {
+		s.ready, s.readings = append(s.ready, pre.uses...), append(s.readings, pre.readings...)
+	}
 }
 
 // end takes the memory of this step's reads back.
 func (s *Step) end() {
-	s.free = append(append(s.free, s.operands...), s.ready...)
-	s.operands, s.ready = s.operands[:0], nil
+	s.free = append(s.free, s.readings...)
+	s.operands, s.ready, s.readings = s.operands[:0], s.ready[:0], s.readings[:0]
 }

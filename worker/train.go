@@ -69,8 +69,9 @@ type Report struct {
 
 // Train runs the model over the source's batches, from where this worker's
 // last session left off, and finishes. Each worker of a job calls it with the
-// same model, source and options. While a step is computed the rows of the next
-// batch are asked for; servers answer when the step's push has been applied.
+// same model, source and options. While the model is at one batch the next one is
+// taken from the source and its keys are made ready; they are asked for when the
+// step is pushed, and servers answer when that push has been applied.
 //
 // A stop plan (Stop, EarlyStop) ends training at the same step on every worker:
 // each Train then finishes, and says so in its report.
@@ -102,6 +103,7 @@ type trainer struct {
 	watch *watch // nil: nothing is evaluated here
 	step  Step
 	batch [2]dataset.Batch
+	pre   *ahead // of the batch after the one under way
 	rep   Report
 	loss  float64
 	start time.Time
@@ -129,7 +131,11 @@ func (t *trainer) run(ctx context.Context, src dataset.Source) error {
 	defer cancel(errors.New("training ended"))
 	t.step.begun(ctx)
 	if err = t.judge(ctx); err == nil { // the step that a session before this one has not got to judge
-		err = t.loop(ctx, cancel)
+		err = t.loop(ctx)
+	}
+	if err != nil {
+		cancel(err)
+		t.pre.settle(t.c.cfg.Logger)
 	}
 	switch {
 	case errors.Is(err, ErrStopped):
@@ -141,34 +147,37 @@ func (t *trainer) run(ctx context.Context, src dataset.Source) error {
 	return err
 }
 
-// loop computes batch after batch, one read ahead, and pushes where a step ends.
-func (t *trainer) loop(ctx context.Context, cancel context.CancelCauseFunc) error {
+// loop computes batch after batch and pushes where a step ends. Beside that the
+// keys of the next batch are made ready; they are sent when the step's gradients
+// are known, so that its push is waited for, not the model.
+func (t *trainer) loop(ctx context.Context) error {
 	cur, next := &t.batch[0], &t.batch[1]
-	var pre *ahead
 	got, err := t.feed.next(ctx, cur, false)
 	for ; got != over && err == nil; cur, next = next, cur {
-		if err := t.compute(ctx, cur, pre); err != nil {
+		if err := t.take(ctx, cur); err != nil {
 			return err
 		}
-		cursor := t.feed.cursor()
-		epoch := t.feed.at()
+		cursor, epoch := t.feed.cursor(), t.feed.at()
 		if got, err = t.feed.next(ctx, next, true); err != nil {
 			return err
 		}
-		if pre = nil; !t.opt.NoPrefetch && (got == another || got == fresh) {
-			at := t.c.Clock()
-			if got == fresh {
-				at++
-			}
-			pre = t.step.readAhead(ctx, next, at)
+		foreseen := !t.opt.NoPrefetch && (got == another || got == fresh)
+		if foreseen {
+			t.pre = t.step.readAhead(ctx, next)
+		}
+		if err := t.compute(cur); err != nil {
+			return err
+		}
+		if foreseen && t.pre == nil { // the first batch: what it uses was not known
+			t.pre = t.step.readAhead(ctx, next)
 		}
 		if got == another {
+			t.pre.send(t.c.Clock())
 			t.step.carry()
 			continue
 		}
+		t.pre.send(t.c.Clock() + 1)
 		if err := t.commit(ctx, cursor, epoch); err != nil {
-			cancel(err)
-			pre.settle(t.c.cfg.Logger)
 			return err
 		}
 		if got == later {
@@ -178,17 +187,23 @@ func (t *trainer) loop(ctx context.Context, cancel context.CancelCauseFunc) erro
 	return err
 }
 
-// compute runs the model over a batch whose rows may be on their way.
-func (t *trainer) compute(ctx context.Context, b *dataset.Batch, pre *ahead) error {
-	ready, err := pre.wait(ctx)
-	if err != nil {
+// take begins a batch when what was read ahead for it is there.
+func (t *trainer) take(ctx context.Context, b *dataset.Batch) error {
+	pre := t.pre
+	t.pre = nil
+	if err := pre.wait(ctx); err != nil {
 		return err
 	}
-	s := &t.step
-	s.begin(b, ready)
+	t.step.begin(b, pre)
+	return nil
+}
+
+// compute runs the model over a batch.
+func (t *trainer) compute(b *dataset.Batch) error {
 	if b.Rows == 0 {
 		return nil
 	}
+	s := &t.step
 	if err := s.forward(t.m); err != nil {
 		return fmt.Errorf("model at step %d: %w", t.c.Clock(), err)
 	}

@@ -16,25 +16,45 @@ import (
 
 func TestUniquerAgreesWithAMap(t *testing.T) {
 	var u uniquer
+	tab := Embedding{newTable(wire.Table{ID: 1, Dim: 2})}
 	rng := rand.New(rand.NewPCG(1, 2))
-	for range 200 {
-		in := make([]uint64, rng.IntN(300))
-		for i := range in {
-			in[i] = rng.Uint64N(uint64(rng.IntN(400) + 1))
-			if rng.IntN(20) == 0 {
-				in[i] = ^uint64(0)
+	for range 300 {
+		r := &reading{table: tab}
+		var all []uint64
+		space, high := rng.Uint64N(400)+1, rng.Uint64()
+		for range 1 + rng.IntN(4) {
+			in := make([]uint64, rng.IntN(300))
+			for i := range in {
+				in[i] = rng.Uint64N(space)
+				switch rng.IntN(20) {
+				case 0:
+					in[i] = ^uint64(0)
+				case 1:
+					in[i] ^= high
+				}
 			}
+			r.use(Ragged{Keys: in})
+			all = append(all, in...)
 		}
-		keys, index := u.find(in, nil, nil)
-		want := slices.Clone(in)
-		slices.Sort(want)
-		want = slices.Compact(want)
-		if !slices.Equal(keys, want) {
-			t.Fatalf("keys %v, want %v", keys, want)
+		r.prepare(&u)
+		slices.Sort(all)
+		if !slices.Equal(r.keys, slices.Compact(all)) || len(r.rows) != 2*len(r.keys) {
+			t.Fatalf("keys %v, want %v", r.keys, slices.Compact(all))
 		}
-		for i, k := range in {
-			if keys[index[i]] != k {
-				t.Fatalf("index of key %d is %d: %d", k, index[i], keys[index[i]])
+		for _, o := range r.uses {
+			var own []uint64
+			for _, at := range o.at {
+				own = append(own, r.keys[at])
+			}
+			want := slices.Clone(o.bags.Keys)
+			slices.Sort(want)
+			if want = slices.Compact(want); !slices.Equal(own, want) && len(r.uses) > 1 {
+				t.Fatalf("a use's keys %v, want %v", own, want)
+			}
+			for j, k := range o.bags.Keys {
+				if own[o.index[j]] != k {
+					t.Fatalf("key %d has place %d, which is that of %d", k, o.index[j], own[o.index[j]])
+				}
 			}
 		}
 	}
@@ -216,12 +236,25 @@ func TestDealtStepsAreLargeBatches(t *testing.T) {
 
 func TestGradientsOfOneTableAddUpInOrder(t *testing.T) {
 	tab := Embedding{newTable(wire.Table{ID: 1, Dim: 2})}
-	a := Gradient{Table: tab, Keys: []uint64{1, 5}, Values: []float32{1, 2, 3, 4}}
-	b := Gradient{Table: tab, Keys: []uint64{0, 5, 9}, Values: []float32{10, 20, 30, 40, 50, 60}}
-	sum := gradientSum{of: []Gradient{a, b}}
-	got := sum.total()
-	if !slices.Equal(got.Keys, []uint64{0, 1, 5, 9}) || !slices.Equal(got.Values, []float32{10, 20, 1, 2, 33, 44, 50, 60}) {
-		t.Errorf("got %v %v", got.Keys, got.Values)
+	r := &reading{table: tab, keys: []uint64{0, 1, 5, 9}, uses: make([]*operand, 2)}
+	a := []share{
+		{table: tab, keys: []uint64{1, 5}, values: []float32{1, 2, 3, 4}},
+		{table: tab, keys: r.keys, at: []int32{1, 2}, values: []float32{1, 2, 3, 4}, of: r},
+	}
+	b := []share{
+		{table: tab, keys: []uint64{0, 5, 9}, values: []float32{10, 20, 30, 40, 50, 60}},
+		{table: tab, keys: r.keys, at: []int32{0, 2, 3}, values: []float32{10, 20, 30, 40, 50, 60}, of: r},
+	}
+	for i := range 4 { // of tallies, of one reading, of both
+		sum := gradientSum{of: []share{a[i/2], b[i%2]}}
+		got := sum.total()
+		if !slices.Equal(got.Keys, r.keys) || !slices.Equal(got.Values, []float32{10, 20, 1, 2, 33, 44, 50, 60}) {
+			t.Errorf("%d: got %v %v", i, got.Keys, got.Values)
+		}
+	}
+	part := gradientSum{of: a[1:]} // the other use has no gradient
+	if got := part.total(); !slices.Equal(got.Keys, []uint64{1, 5}) || !slices.Equal(got.Values, []float32{1, 2, 3, 4}) {
+		t.Errorf("of one use of two: %v %v", got.Keys, got.Values)
 	}
 }
 

@@ -21,3 +21,18 @@ func gatherRowsPlain(dst []float32, rows []*float32, dim int) {
 		}
 	}
 }
+
+// AddRows adds row i of src to row at[i] of dst, one after another, so that rows
+// may come up more than once. len(src) must be at least len(at) x dim.
+func AddRows(dst []float32, at []int32, src []float32, dim int) {
+	src = src[:len(at)*dim]
+	if dim == 1 {
+		for i, v := range src {
+			dst[at[i]] += v
+		}
+		return
+	}
+	for i, n := range at {
+		Add(dst[int(n)*dim:][:dim], src[i*dim:])
+	}
+}

@@ -49,6 +49,7 @@ func BenchmarkTrain(b *testing.B) {
 
 // benchTrain makes b.N steps of so many workers together.
 func benchTrain(b *testing.B, l *ps.Local, schema *dataset.Schema, o Options, all []dataset.Batch, workers int) {
+	b.Helper()
 	clients, models := make([]*worker.Client, workers), make([]worker.Model, workers)
 	for rank := range workers {
 		c := connect(b, l, worker.Config{Job: o.Model, World: workers, Rank: rank})
