@@ -76,8 +76,8 @@ func kinds(tb testing.TB, stripes int) map[string]func() (a, b []net.Conn) {
 func TestPair(t *testing.T) {
 	for _, stripes := range []int{1, 3} {
 		for name, connect := range kinds(t, stripes) {
-			for sums, cfg := range map[string]tcp.Config{"": {}, " without sums": {Checksum: tcp.ChecksumOff}} {
-				t.Run(fmt.Sprintf("%d %s%s", stripes, name, sums), func(t *testing.T) {
+			for sums, cfg := range map[string]tcp.Config{"auto": {}, "raw": {Checksum: tcp.ChecksumOff}} {
+				t.Run(fmt.Sprintf("%d %s %s", stripes, name, sums), func(t *testing.T) {
 					p2ptest.TestComm(t, func(t *testing.T, n int) []p2p.Comm {
 						t.Helper()
 						if n != 2 {

@@ -100,7 +100,8 @@ func TestBrokenPeers(t *testing.T) {
 	for i := range maxPosted + 1 {
 		flood = append(flood, control(kindReady, 1, uint64(i), 5)...)
 	}
-	wrongSum := append(data(1, 0, 0, "good")[:headerSize], "evil"...)
+	wrongSum := data(1, 0, 0, "good")
+	copy(wrongSum[headerSize:], "evil")
 	tests := []struct {
 		name string
 		send []byte

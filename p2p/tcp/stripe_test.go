@@ -34,6 +34,7 @@ func striped(t *testing.T, stripes int, run func(t *testing.T, c *Comm, peer []n
 // A long message is on all connections, every byte once.
 func TestPiecesAreOnAllConnections(t *testing.T) {
 	striped(t, 3, func(t *testing.T, c *Comm, peer []net.Conn, _ <-chan error) {
+		t.Helper()
 		msg := make([]byte, 3*maxPiece+12345)
 		for i := range msg {
 			msg[i] = byte(i * 7 / 3)
@@ -82,6 +83,7 @@ func readFull(r io.Reader, b []byte) error {
 // Pieces may come in any order, also those of different messages; receives complete in order.
 func TestPiecesInAnyOrder(t *testing.T) {
 	striped(t, 2, func(t *testing.T, c *Comm, peer []net.Conn, _ <-chan error) {
+		t.Helper()
 		first, second := make([]byte, 9), make([]byte, 3)
 		one, two := c.Irecv(1, p2p.Bytes(first)), c.Irecv(1, p2p.Bytes(second))
 		expect(t, peer[0], kindReady, 9, 0)
@@ -114,6 +116,7 @@ func TestPiecesInAnyOrder(t *testing.T) {
 // before it closed them all counts.
 func TestEndOfAStripe(t *testing.T) {
 	striped(t, 3, func(t *testing.T, c *Comm, peer []net.Conn, ended <-chan error) {
+		t.Helper()
 		recv := c.Irecv(1, p2p.Bytes(make([]byte, 1)))
 		expect(t, peer[0], kindReady, 1, 0)
 		send := c.Isend(1, p2p.Bytes([]byte("x")))
@@ -140,6 +143,7 @@ func TestEndOfAStripe(t *testing.T) {
 
 func TestOnlyDataOnStripes(t *testing.T) {
 	striped(t, 2, func(t *testing.T, _ *Comm, peer []net.Conn, ended <-chan error) {
+		t.Helper()
 		_, _ = peer[1].Write(control(kindReady, 1, 0, 4))
 		if err := <-ended; !errors.Is(err, p2p.ErrCorrupt) {
 			t.Errorf("run: %v", err)
@@ -150,11 +154,13 @@ func TestOnlyDataOnStripes(t *testing.T) {
 // A refusal waits for the pieces before it.
 func TestRefusalAfterPieces(t *testing.T) {
 	striped(t, 2, func(t *testing.T, c *Comm, peer []net.Conn, ended <-chan error) {
+		t.Helper()
 		const size = 2 * maxPiece
 		first, second := c.Isend(1, p2p.Bytes(make([]byte, size))), c.Isend(1, p2p.Bytes(make([]byte, 5)))
 		_, _ = peer[0].Write(append(control(kindReady, 1, 0, size), control(kindReady, 1, 1, 4)...))
+		synctest.Wait() // each writer has a piece that does not fit into its pipe
 		expect(t, peer[0], kindData, maxPiece, 0)
-		synctest.Wait() // the other piece is not read yet
+		synctest.Wait() // the other one is not read yet
 		_ = peer[0].SetReadDeadline(time.Now().Add(time.Second))
 		if n, _ := peer[0].Read(make([]byte, 1)); n != 0 {
 			t.Error("the refusal overtook a piece")

@@ -1,0 +1,166 @@
+package tcp
+
+import (
+	"bytes"
+	"crypto/tls"
+	"io"
+	"net"
+	"sync/atomic"
+)
+
+// The kinds of connection. Those without TLS embed the socket itself, so that writev reaches it; it must not be used before the door
+// is open, which is so for who reads first, as every acceptor of ours does.
+
+// secure is a TLS connection. Close does not say goodbye: that could wait for a peer that reads nothing, and what we send says itself where
+// it ends.
+type secure struct {
+	*tls.Conn
+	raw net.Conn
+}
+
+func (c *secure) Close() error { return c.raw.Close() }
+
+// prefixed gives back what was read of a connection to see what it is.
+type prefixed struct {
+	net.Conn
+	prefix []byte
+}
+
+func (c *prefixed) Read(b []byte) (int, error) {
+	if len(c.prefix) > 0 {
+		n := copy(b, c.prefix)
+		c.prefix = c.prefix[n:]
+		return n, nil
+	}
+	return c.Conn.Read(b)
+}
+
+type guardedTLS struct {
+	*secure
+	*door
+}
+
+func (c *guardedTLS) Read(b []byte) (int, error)  { return read(c.door, c.secure, b) }
+func (c *guardedTLS) Write(b []byte) (int, error) { return write(c.door, c.secure, b) }
+
+type guardedTCP struct {
+	*net.TCPConn
+	*door
+}
+
+func (c *guardedTCP) Read(b []byte) (int, error)  { return read(c.door, c.TCPConn, b) }
+func (c *guardedTCP) Write(b []byte) (int, error) { return write(c.door, c.TCPConn, b) }
+
+// ReadFrom and WriteTo would go past the door.
+func (c *guardedTCP) ReadFrom(r io.Reader) (int64, error) {
+	if err := c.open(); err != nil {
+		return 0, err
+	}
+	return c.TCPConn.ReadFrom(r)
+}
+
+func (c *guardedTCP) WriteTo(w io.Writer) (int64, error) {
+	if err := c.open(); err != nil {
+		return 0, err
+	}
+	return c.TCPConn.WriteTo(w)
+}
+
+type guardedUnix struct {
+	*localConn
+	*door
+}
+
+func (c *guardedUnix) Read(b []byte) (int, error)  { return read(c.door, c.localConn, b) }
+func (c *guardedUnix) Write(b []byte) (int, error) { return write(c.door, c.localConn, b) }
+
+type guarded struct {
+	net.Conn
+	*door
+}
+
+func (c *guarded) Read(b []byte) (int, error)  { return read(c.door, c.Conn, b) }
+func (c *guarded) Write(b []byte) (int, error) { return write(c.door, c.Conn, b) }
+
+func read(d *door, r io.Reader, b []byte) (int, error) {
+	if err := d.open(); err != nil {
+		return 0, err
+	}
+	return r.Read(b)
+}
+
+func write(d *door, w io.Writer, b []byte) (int, error) {
+	if err := d.open(); err != nil {
+		return 0, err
+	}
+	return w.Write(b)
+}
+
+// plain wraps a socket that was dialled without TLS or a token: a refusal in place of the first bytes is an error of the first Read.
+func plain(conn net.Conn) net.Conn {
+	switch c := conn.(type) {
+	case *net.TCPConn:
+		return &plainTCP{TCPConn: c}
+	case *net.UnixConn:
+		return &plainUnix{localConn: &localConn{c, c.RemoteAddr()}}
+	case *localConn:
+		return &plainUnix{localConn: c}
+	default:
+		return conn
+	}
+}
+
+type plainTCP struct {
+	*net.TCPConn
+	firstRead
+}
+
+func (c *plainTCP) Read(b []byte) (int, error) {
+	n, err := c.TCPConn.Read(b)
+	return c.look(c.TCPConn, b, n, err)
+}
+
+type plainUnix struct {
+	*localConn
+	firstRead
+}
+
+func (c *plainUnix) Read(b []byte) (int, error) {
+	n, err := c.localConn.Read(b)
+	return c.look(c.localConn, b, n, err)
+}
+
+// firstRead looks at the first Read of a connection.
+type firstRead struct{ seen atomic.Bool }
+
+// look is given what a Read of b returned.
+func (f *firstRead) look(rest io.Reader, b []byte, n int, err error) (int, error) {
+	if f.seen.Load() {
+		return n, err
+	}
+	f.seen.Store(true)
+	if n < magicSize || string(b[:magicSize]) != refuseMagic {
+		return n, err
+	}
+	return 0, readRefusal(io.MultiReader(bytes.NewReader(b[magicSize:n]), rest))
+}
+
+// isUnix says whether conn is a Unix socket, whatever is around it.
+func isUnix(conn net.Conn) bool {
+	switch conn.(type) {
+	case *net.UnixConn, *guardedUnix, *plainUnix, *localConn:
+		return true
+	default:
+		return false
+	}
+}
+
+// isTLS says whether conn is encrypted.
+func isTLS(conn net.Conn) bool {
+	switch conn.(type) {
+	case *secure, *guardedTLS, *tls.Conn:
+		return true
+	default:
+		return false
+	}
+}
