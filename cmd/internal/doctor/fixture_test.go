@@ -1,10 +1,7 @@
 package doctor
 
 import (
-	"bytes"
 	"context"
-	"debug/elf"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -17,6 +14,8 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"hcclps/p2p/hccl/acl"
 )
 
 // machine is a System made of fixtures. The zero value of each part is a host of CPUs on which all is well.
@@ -35,7 +34,8 @@ type machine struct {
 	servers   map[string]Server
 	errs      map[string]error
 	leftovers []Leftover
-	loader    Loader
+	loaded    Loaded
+	noLoad    error
 }
 
 func (m *machine) system() System {
@@ -44,7 +44,7 @@ func (m *machine) system() System {
 		files = fstest.MapFS{}
 	}
 	return System{
-		Root: files, Env: m.env, Arch: "arm64", Commands: m, Kernel: m, Network: m, Peers: m, Loader: m.loader,
+		Root: files, Env: m.env, Arch: "arm64", Commands: m, Kernel: m, Network: m, Peers: m, Loader: m,
 		Leftovers: func() ([]Leftover, error) { return m.leftovers, nil },
 	}
 }
@@ -123,14 +123,23 @@ func (m *machine) file(path string, data []byte) {
 	m.files[rooted(path)] = &fstest.MapFile{Data: data}
 }
 
+// Load implements Loader.
+func (m *machine) Load() (Loaded, error) {
+	if m.loaded.Files == nil && m.noLoad == nil {
+		return Loaded{}, fmt.Errorf("load CANN: %w", acl.ErrNoLibrary)
+	}
+	return m.loaded, m.noLoad
+}
+
 // withCANN installs a toolkit of before 8.5 with its driver.
 func (m *machine) withCANN() {
 	const home = "/usr/local/Ascend/ascend-toolkit/latest"
-	m.file(home+"/lib64/libhccl.so", sharedObject(elf.EM_AARCH64, needed()...))
-	m.file(home+"/lib64/libascendcl.so", sharedObject(elf.EM_AARCH64, "aclInit"))
+	m.file(home+"/lib64/libhccl.so", nil)
+	m.file(home+"/lib64/libascendcl.so", nil)
 	m.file(home+"/aarch64-linux/ascend_toolkit_install.info", []byte("package_name=Ascend-cann-toolkit\nversion=8.1.RC1\ninnerversion=V100R001C21\n"))
 	m.file("/usr/local/Ascend/driver/version.info", []byte("Version=24.1.rc2\nascendhal_version=7.35.19\n"))
 	m.env = append(m.env, "LD_LIBRARY_PATH=/opt/x:"+home+"/lib64:", "ASCEND_HOME_PATH="+home)
+	m.loaded = Loaded{Files: []string{home + "/lib64/libascendcl.so", home + "/lib64/libhccl.so"}, Version: "8.1.RC1", SoC: "Ascend910B3", Devices: 8}
 }
 
 // withTools makes npu-smi and hccn_tool print what is recorded in testdata/dir.
@@ -154,34 +163,6 @@ func recorded(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return string(b)
-}
-
-// sharedObject makes the least ELF file with a table of dynamic symbols.
-func sharedObject(m elf.Machine, symbols ...string) []byte {
-	const headerSize, sectionSize, symbolSize = 64, 64, 24
-	names := []byte{0}
-	table := slices.Repeat([]byte{0}, symbolSize)
-	for _, s := range symbols {
-		var sym bytes.Buffer
-		_ = binary.Write(&sym, binary.LittleEndian, elf.Sym64{Name: uint32(len(names)), Info: elf.ST_INFO(elf.STB_GLOBAL, elf.STT_FUNC), Shndx: 1})
-		table = append(table, sym.Bytes()...)
-		names = append(append(names, s...), 0)
-	}
-	sections := []elf.Section64{
-		{},
-		{Type: uint32(elf.SHT_DYNSYM), Off: headerSize, Size: uint64(len(table)), Link: 2, Info: 1, Entsize: symbolSize},
-		{Type: uint32(elf.SHT_STRTAB), Off: uint64(headerSize + len(table)), Size: uint64(len(names))},
-	}
-	header := elf.Header64{
-		Ident: [16]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
-		Type:  uint16(elf.ET_DYN), Machine: uint16(m), Version: uint32(elf.EV_CURRENT), Ehsize: headerSize,
-		Shoff: uint64(headerSize + len(table) + len(names)), Shentsize: sectionSize, Shnum: uint16(len(sections)), Shstrndx: 2,
-	}
-	var out bytes.Buffer
-	for _, part := range []any{header, table, names, sections} {
-		_ = binary.Write(&out, binary.LittleEndian, part)
-	}
-	return out.Bytes()
 }
 
 // examine runs all checks on a machine.

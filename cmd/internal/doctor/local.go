@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"hcclps/p2p/hccl/acl"
 	"hcclps/p2p/link"
 	"hcclps/ps/raftlog"
 	"hcclps/worker"
@@ -24,7 +25,7 @@ import (
 func Local(network link.Network, client *link.Client) System {
 	return System{
 		Root: os.DirFS("/"), Env: os.Environ(), Arch: runtime.GOARCH, Commands: commands{}, Kernel: kernel{},
-		Network: hostNetwork{network}, Peers: servers{client}, Leftovers: DefaultPlaces().Leftovers,
+		Network: hostNetwork{network}, Peers: servers{client}, Loader: library{}, Leftovers: DefaultPlaces().Leftovers,
 	}
 }
 
@@ -181,4 +182,23 @@ func (s servers) Ask(ctx context.Context, addr string) (Server, error) {
 		out.Name, out.Version, out.Trip = st.Name, st.Version, min(out.Trip, time.Since(start))
 	}
 	return out, nil
+}
+
+type library struct{}
+
+func (library) Load() (Loaded, error) {
+	lib, err := acl.Load("")
+	if err != nil {
+		return Loaded{}, err
+	}
+	out := Loaded{Files: lib.Files(), Simulator: lib.Simulator()}
+	if err := lib.Init(); err != nil {
+		return out, fmt.Errorf("start the runtime of CANN: %w", err)
+	}
+	out.SoC = lib.SocName()
+	if v, err := lib.Version(); err == nil {
+		out.Version = v
+	}
+	out.Devices, err = lib.DeviceCount()
+	return out, err
 }

@@ -61,17 +61,3 @@ func FuzzParseTools(f *testing.F) {
 		}
 	})
 }
-
-func FuzzReadLibrary(f *testing.F) {
-	f.Add(sharedObject(183, needed()...))
-	f.Add([]byte("\x7fELF"))
-	f.Fuzz(func(t *testing.T, file []byte) {
-		m := healthy()
-		m.file("/l.so", file)
-		p := &patient{System: m.system()}
-		lib, err := p.readLibrary("/l.so")
-		if (lib == nil) == (err == nil) {
-			t.Errorf("library %v and error %v", lib, err)
-		}
-	})
-}

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// System is a machine as the checks see it. Every part is needed but the last two.
+// System is a machine as the checks see it. Every part is needed but Leftovers.
 type System struct {
 	Root     fs.FS    // its files
 	Env      []string // the environment, NAME=value
-	Arch     string   // as in GOARCH
+	Arch     string   // as in GOARCH, for advice
 	Commands Commands
 	Kernel   Kernel
 	Network  Network
 	Peers    Peers
-	Loader   Loader // nil: libraries are looked at, not loaded
+	Loader   Loader
 	// Leftovers lists log folders in memory; nil: they are not looked for.
 	Leftovers func() ([]Leftover, error)
 }
@@ -88,15 +88,16 @@ type Server struct {
 
 // Loader loads CANN into this process.
 type Loader interface {
-	// Load says what was loaded: what it calls itself, and whether it is a simulator.
+	// Load loads it as the programs do. Its errors are those of package acl.
 	Load() (Loaded, error)
 }
 
 // Loaded is CANN as it says itself.
 type Loaded struct {
-	Version   string
-	Simulator bool
-	SoC       string // of device 0, "" without one
+	Files     []string
+	Version   string // of the runtime, "" when it does not tell
+	Simulator string // its version; "" for the real CANN
+	SoC       string // name of the chip, "" without one
 	Devices   int
 }
 
