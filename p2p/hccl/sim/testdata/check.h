@@ -1,0 +1,118 @@
+// Helpers of the test programs. A rank finds its number and the way to the others in its arguments:
+//   prog rank size file
+// The root writes its root info to the file; the others wait for it.
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "acl/acl.h"
+#include "hccl/hccl.h"
+
+#define WANT(call, code)                                                                                    \
+    do {                                                                                                    \
+        long got_ = (long)(call);                                                                           \
+        if (got_ != (long)(code)) {                                                                         \
+            const char *m_ = aclGetRecentErrMsg();                                                          \
+            fprintf(stderr, "%s:%d: %s = %ld, want %ld: %s\n", __FILE__, __LINE__, #call, got_, (long)(code), m_ == NULL ? "" : m_); \
+            exit(1);                                                                                        \
+        }                                                                                                   \
+    } while (0)
+#define OK(call) WANT(call, 0)
+#define CHECK(cond)                                                             \
+    do {                                                                        \
+        if (!(cond)) {                                                          \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #cond);  \
+            exit(1);                                                            \
+        }                                                                       \
+    } while (0)
+// The last message names the code.
+#define SAYS(text)                                                                                        \
+    do {                                                                                                  \
+        const char *m_ = aclGetRecentErrMsg();                                                            \
+        if (m_ == NULL || strstr(m_, text) == NULL) {                                                     \
+            fprintf(stderr, "%s:%d: message %s, want %s\n", __FILE__, __LINE__, m_ == NULL ? "none" : m_, text); \
+            exit(1);                                                                                      \
+        }                                                                                                 \
+    } while (0)
+
+static inline double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static inline void nap(int ms)
+{
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000L};
+    nanosleep(&t, NULL);
+}
+
+static inline void share_root(const char *file, uint32_t rank, HcclRootInfo *info)
+{
+    char temporary[512];
+    if (rank == 0) {
+        OK(HcclGetRootInfo(info));
+        snprintf(temporary, sizeof(temporary), "%s.new", file);
+        FILE *f = fopen(temporary, "wb");
+        CHECK(f != NULL && fwrite(info, sizeof(*info), 1, f) == 1 && fclose(f) == 0);
+        CHECK(rename(temporary, file) == 0);
+        return;
+    }
+    FILE *f = NULL;
+    for (int i = 0; f == NULL && i < 2000; i++) {
+        f = fopen(file, "rb");
+        if (f == NULL) nap(5);
+    }
+    CHECK(f != NULL && fread(info, sizeof(*info), 1, f) == 1);
+    fclose(f);
+}
+
+struct rank {
+    uint32_t rank, size;
+    const char *file;
+    aclrtStream stream;
+    HcclComm comm;
+};
+
+// Sets the device (the rank's number), makes a stream and the communicator.
+static inline struct rank join(int argc, char **argv)
+{
+    CHECK(argc >= 4);
+    struct rank r = {(uint32_t)atoi(argv[1]), (uint32_t)atoi(argv[2]), argv[3], NULL, NULL};
+    HcclRootInfo info;
+    OK(aclInit(NULL));
+    OK(aclrtSetDevice((int)r.rank));
+    OK(aclrtCreateStream(&r.stream));
+    share_root(r.file, r.rank, &info);
+    HcclCommConfig config;
+    HcclCommConfigInit(&config);
+    config.hcclBufferSize = 1;
+    OK(HcclCommInitRootInfoConfig(r.size, &info, r.rank, &config, &r.comm));
+    return r;
+}
+
+static inline void part(struct rank *r)
+{
+    OK(HcclCommDestroy(r->comm));
+    OK(aclrtDestroyStream(r->stream));
+    OK(aclrtResetDevice((int)r->rank));
+    OK(aclFinalize());
+}
+
+static inline void *device(size_t n)
+{
+    void *p = NULL;
+    OK(aclrtMalloc(&p, n, ACL_MEM_MALLOC_HUGE_FIRST));
+    return p;
+}
+
+static inline void put(void *dst, const void *src, size_t n) { OK(aclrtMemcpy(dst, n, src, n, ACL_MEMCPY_HOST_TO_DEVICE)); }
+static inline void get(void *dst, const void *src, size_t n) { OK(aclrtMemcpy(dst, n, src, n, ACL_MEMCPY_DEVICE_TO_HOST)); }
+
+#endif
