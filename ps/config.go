@@ -32,15 +32,19 @@ const (
 // Config describes a server. Dir is needed; at the first start of a cluster of
 // several servers Listen and Peers too. Cluster to Insecure are recorded in Dir:
 // there a zero value means "as recorded", at a first start the default. Listen,
-// Memory and LogBudget may be changed later; anything else that differs from the
-// record is an error.
+// the files of TLS and token, Memory and LogBudget may be changed later; anything
+// else that differs from the record is an error.
 type Config struct {
 	Cluster       string        // name of the cluster, default "hcclps"
 	Name          string        // what the operator calls this server, default the name of Dir
 	Dir           string        // data directory
 	LogDir        string        // folder of the Raft logs of shards; default: a tmpfs for QuorumMemory, else inside Dir
-	Listen        string        // address to listen on, default DefaultListen
+	Listen        string        // address to listen on, default DefaultListen; an interface's name or a CIDR may stand for the host
 	Advertise     string        // address others dial, default Listen
+	TLSCert       string        // PEM files, all three or none: with the default Network every TCP connection is TLS 1.3,
+	TLSKey        string        // with a certificate of the CA on both sides
+	TLSCA         string        // none of them is encrypted within the host
+	TokenFile     string        // with the default Network: a secret that every process of the cluster must know
 	Peers         []string      // first start: advertised addresses of all servers, this one's among them; the first founds the cluster
 	Replicas      int           // copies of each group, 1, 3 or 5; default 3, or 1 with fewer than 3 servers
 	Scratch       bool          // one server, shards without replication or log: nothing survives a restart
@@ -83,11 +87,8 @@ func (c Config) local() (Config, error) {
 	if c.Pair == nil {
 		c.Pair = backend.Pair
 	}
-	var err error
-	if c.sockets = c.Network == nil; c.sockets {
-		c.Network, err = backend.Network("tcp")
-	}
-	if err = errors.Join(err, c.faults()); err != nil {
+	c.sockets = c.Network == nil
+	if err := errors.Join(c.absolute(), c.faults()); err != nil {
 		return c, fmt.Errorf("configure server %q: %w", c.Name, err)
 	}
 	return c, nil
@@ -126,7 +127,7 @@ func (c Config) faults() error {
 			bad("%s %q: want at most 64 bytes of UTF-8 without blank or slash", n[0], n[1])
 		}
 	}
-	if addr := def(c.Advertise, c.Listen); addr != "" && len(c.Peers) > 0 && !slices.Contains(c.Peers, addr) {
+	if addr := c.advertised(); addr != "" && len(c.Peers) > 0 && !slices.Contains(c.Peers, addr) {
 		bad("this server's address (Advertise, --advertise) %s is not among the servers (Peers, --servers) %s: list every server's advertised address, the same list in the same order everywhere", addr, strings.Join(c.Peers, ", "))
 	}
 	for i, p := range c.Peers {

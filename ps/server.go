@@ -164,7 +164,7 @@ func (s *Server) plane() (err error) {
 	}
 	s.mux, err = rafttransport.New(rafttransport.Config{
 		Network: s.cfg.Network, Cluster: s.cfg.Cluster, Self: s.self.ID, Resolve: s.resolve, Logger: s.log,
-		SameHost: func(addr string) bool { return host(addr) == host(s.cfg.Advertise) },
+		SameHost: s.cfg.sameHost,
 	})
 	return err
 }
@@ -176,21 +176,22 @@ func (s *Server) introduction() link.Identity {
 
 // run keeps the plane and, on it, the groups.
 func (s *Server) run(ctx context.Context) error {
-	ln, err := s.cfg.Network.Listen(ctx, s.cfg.Listen)
+	listeners, err := s.listen(ctx)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil // stopped before it began
 	case err != nil:
-		return fmt.Errorf("listen on %s: %w", s.cfg.Listen, err)
+		return err
 	}
-	s.log.Info("listening", "cluster", s.cfg.Cluster, "addr", ln.Addr().String())
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	below, sink := context.WithCancel(context.WithoutCancel(ctx))
 	defer sink()
 	plane, planeCtx := errgroup.WithContext(below)
 	gate := &link.Gate{Identity: s.introduction(), Handle: s.accept, Logger: s.log}
-	plane.Go(func() error { return early(planeCtx, "listener", gate.Serve(planeCtx, ln)) })
+	for _, ln := range listeners {
+		plane.Go(func() error { return early(planeCtx, "listener", gate.Serve(planeCtx, ln)) })
+	}
 	plane.Go(func() error { return early(planeCtx, "server", s.server.Run(planeCtx)) })
 	plane.Go(func() error { return early(planeCtx, "client", s.client.Run(planeCtx)) })
 	plane.Go(func() error { return early(planeCtx, "raft transport", s.mux.Run(planeCtx)) })

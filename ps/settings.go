@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 
@@ -36,12 +35,17 @@ type settings struct {
 	LogBudget     int64    `json:"log_budget"`
 	AllowSameHost bool     `json:"allow_same_host,omitempty"`
 	Insecure      bool     `json:"insecure,omitempty"`
+	TLSCert       string   `json:"tls_cert,omitempty"` // files, not what is in them
+	TLSKey        string   `json:"tls_key,omitempty"`
+	TLSCA         string   `json:"tls_ca,omitempty"`
+	TokenFile     string   `json:"token_file,omitempty"`
 }
 
 func (c Config) settings() settings {
 	return settings{
 		Listen: c.Listen, Advertise: c.Advertise, Peers: c.Peers, Replicas: c.Replicas, Scratch: c.Scratch, Shards: c.Shards,
 		Durability: c.Durability, Memory: c.Memory, LogBudget: c.LogBudget, AllowSameHost: c.AllowSameHost, Insecure: c.Insecure,
+		TLSCert: c.TLSCert, TLSKey: c.TLSKey, TLSCA: c.TLSCA, TokenFile: c.TokenFile,
 	}
 }
 
@@ -64,6 +68,7 @@ func (c Config) or(s settings) Config {
 	c.Replicas, c.Shards = cmp.Or(c.Replicas, s.Replicas), cmp.Or(c.Shards, s.Shards)
 	c.Memory, c.LogBudget = cmp.Or(c.Memory, s.Memory), cmp.Or(c.LogBudget, s.LogBudget)
 	c.Scratch, c.AllowSameHost, c.Insecure = c.Scratch || s.Scratch, c.AllowSameHost || s.AllowSameHost, c.Insecure || s.Insecure
+	c.TLSCert, c.TLSKey, c.TLSCA, c.TokenFile = cmp.Or(c.TLSCert, s.TLSCert), cmp.Or(c.TLSKey, s.TLSKey), cmp.Or(c.TLSCA, s.TLSCA), cmp.Or(c.TokenFile, s.TokenFile)
 	if len(c.Peers) == 0 {
 		c.Peers = s.Peers
 	}
@@ -104,10 +109,14 @@ func (c Config) recorded(store *raftlog.Store, id identity, f *formation) (Confi
 	case found && len(c.Peers) == 0:
 		c = c.or(was)
 	}
+	c, err = c.reachable()
 	if c = c.withDefaults(); f != nil {
-		err = c.contradicts(was)
+		err = errors.Join(err, c.contradicts(was))
 	}
-	if err = errors.Join(err, c.faults(), c.exposed()); err != nil {
+	if err == nil && c.sockets {
+		c.Network, err = c.openSockets()
+	}
+	if err = errors.Join(err, c.faults()); err != nil {
 		return c, &ConfigError{fmt.Errorf("configure server %q in %s: %w", c.Name, c.Dir, err)}
 	}
 	return c, nil
@@ -125,20 +134,4 @@ func (c Config) remember(store *raftlog.Store) error {
 		return nil
 	}
 	return save(store, keySettings, is)
-}
-
-// exposed refuses an address of the default network that others can reach,
-// unless that is wanted.
-func (c Config) exposed() error {
-	if c.Insecure || !c.sockets || strings.HasPrefix(c.Listen, "unix:") {
-		return nil
-	}
-	h, _, err := net.SplitHostPort(c.Listen)
-	if err != nil {
-		return fmt.Errorf("address to listen on (Listen, --listen) %s: %w", c.Listen, err)
-	}
-	if ip := net.ParseIP(h); h == "localhost" || ip != nil && ip.IsLoopback() {
-		return nil
-	}
-	return fmt.Errorf("address to listen on (Listen, --listen) %s is not loopback, and connections are neither encrypted nor authenticated: say so (Insecure, --insecure) if the network is trusted", c.Listen)
 }

@@ -105,11 +105,11 @@ func TestAddressesOfOthersNeedInsecure(t *testing.T) {
 		return s.Run(ctx)
 	}
 	err := run(ps.Config{Listen: "0.0.0.0:0"})
-	if _, ok := errors.AsType[*ps.ConfigError](err); !ok || !strings.Contains(err.Error(), "--insecure") {
+	if _, ok := errors.AsType[*ps.ConfigError](err); !ok || !strings.Contains(err.Error(), "--insecure") || !strings.Contains(err.Error(), "--advertise") {
 		t.Errorf("listened for anybody: %v", err)
 	}
 	cancel() // what follows stops before it listens, after it was recorded
-	if err := run(ps.Config{Listen: "0.0.0.0:0", Insecure: true}); err != nil {
+	if err := run(ps.Config{Listen: "0.0.0.0:0", Advertise: "127.0.0.1:7000", Insecure: true}); err != nil {
 		t.Error(err)
 	}
 	if err := run(ps.Config{Listen: "0.0.0.0:0"}); err != nil { // said once, at first
