@@ -6,6 +6,8 @@ import (
 	"math"
 	"net"
 	"sync"
+
+	"hcclps/p2p"
 )
 
 // caller is the dialling side of a session: it makes calls.
@@ -13,7 +15,8 @@ type caller struct {
 	*session
 	ready chan struct{} // closed by the welcome
 	slots chan struct{} // one token a call that the server counts; made by the welcome
-	need  chan struct{} // one token: the bulk connection is needed
+	used  chan struct{} // closed when bulk connections are dialled for the first time
+	first sync.Once
 
 	mu    sync.Mutex
 	last  uint64 // id of the newest call
@@ -22,56 +25,61 @@ type caller struct {
 
 // outCall is a call whose reply has not come.
 type outCall struct {
-	reply  chan frame // room for one
-	send   *sending   // the body if it is large
-	zombie bool       // the caller has gone; kept until the reply, since grants may still come
+	reply    chan frame // room for one
+	answered bool
+	zombie   bool // the caller has gone; kept until the reply
 }
 
-// newCaller makes the session of a verified control connection. dialBulk opens its bulk connection.
-func newCaller(opt options, conn net.Conn, peer Hello, addr string, dialBulk func(context.Context) (net.Conn, error)) *caller {
+// dialFunc opens one more connection of a pair.
+type dialFunc func(ctx context.Context, h Hello) (net.Conn, error)
+
+// newCaller makes the session of a verified control connection.
+func newCaller(opt options, conn net.Conn, peer Hello, addr string, dial dialFunc) (*caller, error) {
+	s, err := newSession(opt, conn, 0, peer, addr)
 	c := &caller{
-		session: newSession(opt, conn, 0, peer, addr),
+		session: s,
 		ready:   make(chan struct{}),
-		need:    make(chan struct{}, 1),
+		used:    make(chan struct{}),
 		calls:   make(map[uint64]*outCall),
 	}
 	c.handle = c.dispatch
-	c.openBulk = func(ctx context.Context) (net.Conn, error) {
-		select {
-		case <-c.need:
-			return dialBulk(ctx)
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+	c.openBulk = func(ctx context.Context, epoch uint32) ([]net.Conn, error) {
+		c.first.Do(func() { close(c.used) })
+		return dialStripes(ctx, dial, epoch, c.Stripes)
 	}
-	return c
+	if c.upgrade != nil {
+		c.improve = func(ctx context.Context) { c.seekUpgrade(ctx, dial) }
+	}
+	return c, err
 }
 
-func (c *caller) wantBulk() {
-	select {
-	case c.need <- struct{}{}:
-	default:
+// dialStripes opens the bulk connections of an epoch.
+func dialStripes(ctx context.Context, dial dialFunc, epoch uint32, n int) ([]net.Conn, error) {
+	conns := make([]net.Conn, n)
+	for i := range conns {
+		var err error
+		conns[i], err = dial(ctx, Hello{Purpose: Bulk, Epoch: epoch, Stripe: uint8(i), Stripes: uint8(n)})
+		if err != nil {
+			closeAll(conns)
+			return nil, err
+		}
 	}
+	return conns, nil
 }
 
 // dispatch acts on a frame from the server.
 func (c *caller) dispatch(_ context.Context, f frame) error {
 	switch f.kind {
 	case kindWelcome:
-		if c.slots != nil || f.bytes == 0 || f.bytes > math.MaxUint16 {
-			return fmt.Errorf("%w: welcome for %d calls", ErrMalformed, f.bytes)
+		if c.slots != nil || f.calls == 0 || f.calls > math.MaxUint16 {
+			return fmt.Errorf("%w: welcome for %d calls", ErrMalformed, f.calls)
 		}
-		c.slots = make(chan struct{}, f.bytes)
+		c.slots = make(chan struct{}, f.calls)
 		close(c.ready)
 		return nil
-	case kindGrant:
-		c.mu.Lock()
-		call := c.calls[f.id]
-		c.mu.Unlock()
-		if call == nil || call.send == nil {
-			return fmt.Errorf("%w: grant for a body that nobody offered", ErrMalformed)
-		}
-		return c.snd.admit(call.send, f)
+	case kindSignal:
+		c.forget(f.signal)
+		return nil
 	case kindReply:
 		return c.replied(f)
 	default:
@@ -83,11 +91,12 @@ func (c *caller) replied(f frame) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	call := c.calls[f.id]
-	if call == nil {
+	if call == nil || call.answered {
 		return fmt.Errorf("%w: reply to nothing", ErrMalformed)
 	}
-	delete(c.calls, f.id)
+	call.answered = true
 	if call.zombie {
+		delete(c.calls, f.id)
 		<-c.slots
 	} else {
 		call.reply <- f
@@ -106,34 +115,61 @@ func (c *caller) call(ctx context.Context, call Call) (Reply, error) {
 	}
 	oc := &outCall{reply: make(chan frame, 1)}
 	f := frame{kind: kindCall, pri: call.Priority, head: call.Head, bodyLen: total}
-	if !f.inline() {
-		oc.send = newSending(call.Body, total)
-		c.wantBulk()
-	}
 	c.mu.Lock()
 	c.last++
 	f.id = c.last
 	c.calls[f.id] = oc
 	c.mu.Unlock()
+	var body *p2p.Outgoing
+	if !f.inline() {
+		body = c.moves.Send(f.id, call.Body...)
+	}
 	if !c.out.send(f, call.Body, c.done, ctx.Done()) {
-		c.mu.Lock()
-		delete(c.calls, f.id)
-		c.mu.Unlock()
-		<-c.slots
-		return Reply{}, c.cause(ctx)
+		c.over(f.id)
+		err := c.cause(ctx)
+		if body != nil {
+			body.Withdraw(err)
+			<-body.Done()
+		}
+		return Reply{}, err
 	}
 	select {
 	case r := <-oc.reply:
-		c.release(oc, nil)
-		defer func() { <-c.slots }()
+		if body != nil {
+			body.Settle() // the server asks for no more of it
+			<-body.Done()
+		}
+		defer c.over(f.id)
 		return c.accept(ctx, r, call)
 	case <-ctx.Done():
 		c.abandon(f.id, oc)
 	case <-c.done:
 	}
 	err := c.cause(ctx)
-	c.release(oc, err)
+	if body != nil {
+		body.Cancel(err)
+		<-body.Done()
+	}
 	return Reply{}, err
+}
+
+// over ends what is known of a call whose caller got its reply, or never sent it.
+func (c *caller) over(id uint64) {
+	c.mu.Lock()
+	delete(c.calls, id)
+	c.mu.Unlock()
+	c.moves.Forget(id)
+	<-c.slots
+}
+
+// forget sees to it that nothing is remembered of a reply's body that the server gave up and nobody waits for.
+func (c *caller) forget(s p2p.Signal) {
+	c.mu.Lock()
+	known := c.calls[s.ID] != nil
+	c.mu.Unlock()
+	if s.Kind == p2p.SignalVoid && !known {
+		c.moves.Forget(s.ID)
+	}
 }
 
 // admit waits for the welcome and a slot.
@@ -162,22 +198,13 @@ func (c *caller) cause(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// release gives the body's memory back to its owner: it waits until no chunk of it is on its way.
-func (c *caller) release(oc *outCall, err error) {
-	if oc.send != nil {
-		c.snd.cancel(oc.send, err)
-		<-oc.send.done
-	}
-}
-
 // abandon tells the server that nobody waits any more. Until it answers the call stays known and keeps its slot.
 func (c *caller) abandon(id uint64, oc *outCall) {
 	c.mu.Lock()
-	_, waiting := c.calls[id]
-	oc.zombie = waiting
+	oc.zombie = !oc.answered
 	c.mu.Unlock()
-	if !waiting { // the reply came at this moment; its body is not taken
-		<-c.slots
+	if !oc.zombie { // the reply came at this moment; its body is not taken
+		c.over(id)
 	}
 	c.out.post(frame{kind: kindCancel, id: id})
 }
@@ -206,8 +233,7 @@ func (c *caller) accept(ctx context.Context, f frame, call Call) (Reply, error) 
 			copy(buf, f.body)
 			return r, nil
 		}
-		c.wantBulk()
-		err = c.receive(ctx, newReceiving(f.id, call.Priority, buf), nil, nil)
+		err = c.receive(ctx, c.moves.Receive(f.id, call.Priority, buf), nil, nil)
 	}
 	if err != nil {
 		c.out.post(frame{kind: kindCancel, id: f.id})

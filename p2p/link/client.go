@@ -13,6 +13,7 @@ import (
 type Config struct {
 	Network   Network
 	Pair      PairFunc
+	Upgrade   UpgradeFunc // nil = what Pair makes is good enough
 	Cluster   string
 	ID        string        // who we are: a worker's name or a server's id
 	Info      string        // free text for people
@@ -55,7 +56,7 @@ type Client struct {
 
 // NewClient checks the configuration. It starts nothing.
 func NewClient(cfg Config) (*Client, error) {
-	opt := options{pair: cfg.Pair, heartbeat: cfg.Heartbeat, suspect: cfg.Suspect, Limits: cfg.Limits, logger: cfg.Logger}
+	opt := options{pair: cfg.Pair, upgrade: cfg.Upgrade, heartbeat: cfg.Heartbeat, suspect: cfg.Suspect, Limits: cfg.Limits, logger: cfg.Logger}
 	err := opt.setDefaults()
 	if cfg.Network == nil {
 		err = errors.Join(err, errors.New("network is nil"))
@@ -107,7 +108,7 @@ func (c *Client) Call(ctx context.Context, addr string, call Call) (Reply, error
 	switch {
 	case len(call.Head) > MaxHead:
 		return Reply{}, &Error{Op: "call", Addr: addr, Err: fmt.Errorf("%w: head of %d bytes, at most %d", ErrTooLarge, len(call.Head), MaxHead)}
-	case call.Priority >= priorities:
+	case call.Priority > Background:
 		return Reply{}, &Error{Op: "call", Addr: addr, Err: fmt.Errorf("no such priority: %d", call.Priority)}
 	}
 	s, err := c.peer(addr).session(ctx)

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"hcclps/p2p"
 	"hcclps/p2p/link"
 )
 
@@ -157,21 +158,52 @@ func TestCancelAtEachPhase(t *testing.T) {
 
 func TestPeerDeathAtEachPhase(t *testing.T) {
 	for _, phase := range phases {
-		for which, name := range []string{"control", "bulk"} {
-			t.Run(phase+"/"+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w, call, handler := atPhase(t, phase, func(w *world, _ context.CancelFunc) {
-						_ = w.net.dialled()[which].Close()
-					})
-					want(t, call, link.ErrPeer, addr)
-					want(t, handler, link.ErrPeer)
-					w.ping() // over new connections
-					if n := len(w.net.dialled()); n != 4 {
-						t.Errorf("%d connections, want two pairs", n)
+		t.Run(phase, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, call, handler := atPhase(t, phase, func(w *world, _ context.CancelFunc) {
+					_ = w.net.dialled()[0].Close()
+				})
+				want(t, call, link.ErrPeer, addr)
+				want(t, handler, link.ErrPeer)
+				w.ping() // over new connections
+				if n := len(w.net.dialled()); n != 4 {
+					t.Errorf("%d connections, want two pairs", n)
+				}
+			})
+		})
+	}
+}
+
+// A bulk connection that is lost is replaced, and the bodies go on where they were.
+func TestBulkDeathAtEachPhase(t *testing.T) {
+	for _, phase := range phases {
+		t.Run(phase, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				moving := phase == "receiving" || phase == "replying"
+				w, call, handler := atPhase(t, phase, func(w *world, cancel context.CancelFunc) {
+					_ = w.net.dialled()[1].Close()
+					if !moving {
+						synctest.Wait()
+						w.ping()
+						cancel()
 					}
 				})
+				if moving {
+					check(t, call)
+					check(t, handler)
+				} else {
+					want(t, call, context.Canceled, addr)
+					want(t, handler, link.ErrCancelled)
+				}
+				w.ping()
+				if n := len(w.net.dialled()); n != 3 {
+					t.Errorf("%d connections, want a control connection and two bulk ones", n)
+				}
+				if logs := w.logs.String(); strings.Count(logs, "bulk comm lost") != 2 || !strings.Contains(logs, "closed") {
+					t.Errorf("logged: %s", logs)
+				}
 			})
-		}
+		})
 	}
 }
 
@@ -187,14 +219,14 @@ func TestServerStopsInMidCall(t *testing.T) {
 	}
 }
 
-// noBulk refuses the second dial.
+// noBulk refuses dials from the second to the last.
 type noBulk struct {
 	link.Network
-	dials int
+	dials, last int
 }
 
 func (n *noBulk) Dial(ctx context.Context, to string) (net.Conn, error) {
-	if n.dials++; n.dials == 2 {
+	if n.dials++; n.dials >= 2 && n.dials <= n.last {
 		return nil, errors.New("no more ports")
 	}
 	return n.Network.Dial(ctx, to)
@@ -202,12 +234,22 @@ func (n *noBulk) Dial(ctx context.Context, to string) (net.Conn, error) {
 
 func TestBulkConnectionCannotBeMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, echo(nil), func(s *settings) { s.network = &noBulk{Network: s.network} })
+		w := start(t, echo(nil), func(s *settings) { s.network = &noBulk{Network: s.network, last: 6} })
 		_, err := w.call(link.Call{Head: []byte("echo")}) // needs none
 		check(t, err)
 		_, err = w.call(link.Call{Head: []byte("echo"), Body: [][]byte{make([]byte, 1<<20)}})
-		want(t, err, link.ErrPeer, "bulk connection", "no more ports")
+		want(t, err, link.ErrPeer, "bulk connection", "no more ports", "4 tries")
 		w.ping()
+	})
+}
+
+func TestBulkConnectionIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, echo(nil), func(s *settings) { s.network = &noBulk{Network: s.network, last: 5} })
+		w.ping()
+		if logs := w.logs.String(); strings.Count(logs, "no more ports") != 4*2 {
+			t.Errorf("both sides are to log each try and its cause: %s", logs)
+		}
 	})
 }
 
@@ -328,7 +370,7 @@ func TestIdleConnectionLives(t *testing.T) {
 
 func TestDeadAddressFailsFast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		counted := &noBulk{dials: 2}
+		counted := &noBulk{}
 		w := start(t, echo(nil), func(s *settings) {
 			counted.Network = s.network
 			s.network = counted
@@ -385,6 +427,9 @@ func TestMalformedFramesEndTheConnection(t *testing.T) {
 		b := binary.LittleEndian.AppendUint32(nil, n)
 		return binary.LittleEndian.AppendUint64(append(b, kind), id)
 	}
+	grant := func(epoch uint32, id uint64, bytes uint32) []byte {
+		return p2p.AppendSignal(nil, p2p.Signal{Kind: p2p.SignalGrant, Epoch: epoch, ID: id, Bytes: bytes})
+	}
 	call := append(head(21, 1, 5), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 	cases := map[string][]byte{
 		"too long":           head(1<<20, 1, 1),
@@ -395,10 +440,11 @@ func TestMalformedFramesEndTheConnection(t *testing.T) {
 		"head over the end":  append(head(21, 1, 5), 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0),
 		"body of 2^63":       append(head(21, 1, 5), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80),
 		"unknown priority":   append(head(21, 1, 5), 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0),
-		"grant of nothing":   append(head(17, 3, 77), 0, 0, 0, 0, 1, 0, 0, 0),
-		"grant of 0 bytes":   append(head(17, 3, 77), 0, 0, 0, 0, 0, 0, 0, 0),
+		"grant of nothing":   append(head(34, 3, 0), grant(0, 77, 1)...),
+		"grant of 0 bytes":   append(head(34, 3, 0), grant(0, 77, 0)...),
+		"grant of epoch 9":   append(head(34, 3, 0), grant(9, 77, 1)...),
 		"id used twice":      append(append([]byte(nil), call...), call...),
-		"grant of no body":   append(append([]byte(nil), call...), append(head(17, 3, 5), 0, 0, 0, 0, 1, 0, 0, 0)...),
+		"grant of no body":   append(append([]byte(nil), call...), append(head(34, 3, 0), grant(0, 5, 1)...)...),
 		"payload of a beat":  append(head(10, 5, 0), 1),
 		"other protocol":     []byte("GET / HTTP/1.1\r\n\r\n"),
 		"bytes after a call": append(head(22, 1, 5), make([]byte, 13)...),

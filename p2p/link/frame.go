@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+
+	"hcclps/p2p"
 )
 
 // Limits of a control connection.
@@ -16,7 +18,6 @@ const (
 
 	frameHead = 13      // u32 length of the rest, u8 kind, u64 call id
 	maxText   = 1 << 10 // bytes of a text for people
-	maxChunk  = 16 << 20
 )
 
 type kind uint8
@@ -25,7 +26,7 @@ type kind uint8
 const (
 	kindCall      kind = iota + 1 // u8 priority, u8 0, u16 head length, u64 body length, head, body if it is at most MaxInline
 	kindReply                     // u8 status, u8 0, then as a call; with another status than ok the head is a reason
-	kindGrant                     // u32 chunk number, u32 bytes: the receive for this chunk is posted
+	kindSignal                    // id 0; a p2p.Signal: where the large bodies are
 	kindCancel                    // the caller gave up
 	kindHeartbeat                 // id 0
 	kindGoodbye                   // id 0; a reason
@@ -50,8 +51,8 @@ type frame struct {
 	head    []byte
 	body    []byte // inline
 	bodyLen int    // of an inline body too
-	chunk   uint32
-	bytes   uint32 // of a grant; calls of a welcome
+	calls   uint32 // of a welcome
+	signal  p2p.Signal
 }
 
 func (f frame) inline() bool { return f.bodyLen <= MaxInline }
@@ -76,11 +77,10 @@ func appendFrame(b []byte, f frame, body ...[]byte) []byte {
 				b = append(b, piece...)
 			}
 		}
-	case kindGrant:
-		b = binary.LittleEndian.AppendUint32(b, f.chunk)
-		b = binary.LittleEndian.AppendUint32(b, f.bytes)
+	case kindSignal:
+		b = p2p.AppendSignal(b, f.signal)
 	case kindWelcome:
-		b = binary.LittleEndian.AppendUint32(b, f.bytes)
+		b = binary.LittleEndian.AppendUint32(b, f.calls)
 	case kindGoodbye:
 		b = append(b, f.head...)
 	case kindCancel, kindHeartbeat:
@@ -94,8 +94,8 @@ func payloadLimit(k kind) int {
 	switch k {
 	case kindCall, kindReply:
 		return 12 + MaxHead + MaxInline
-	case kindGrant:
-		return 8
+	case kindSignal:
+		return p2p.MaxSignal
 	case kindWelcome:
 		return 4
 	case kindGoodbye:
@@ -128,16 +128,13 @@ func decodePayload(k kind, id uint64, p []byte) (frame, error) {
 		} else {
 			f.status = status(first)
 		}
-		if d.err == nil && (f.pri >= priorities || f.status > statusTooLarge) {
+		if d.err == nil && (f.pri > Background || f.status > statusTooLarge) {
 			d.err = fmt.Errorf("%w: priority or status %d", ErrMalformed, first)
 		}
-	case kindGrant:
-		f.chunk, f.bytes = d.u32(), d.u32()
-		if d.err == nil && (f.bytes == 0 || f.bytes > maxChunk) {
-			d.err = fmt.Errorf("%w: grant of %d bytes, at most %d", ErrMalformed, f.bytes, maxChunk)
-		}
+	case kindSignal:
+		f.signal, d.err = p2p.DecodeSignal(d.bytes(len(p)))
 	case kindWelcome:
-		f.bytes = d.u32()
+		f.calls = d.u32()
 	case kindGoodbye:
 		f.head = d.bytes(len(p))
 	case kindCancel, kindHeartbeat:
@@ -150,7 +147,7 @@ type frameReader struct {
 	r    *bufio.Reader
 	off  int64 // of the frame being read, for errors
 	head [frameHead]byte
-	tiny [8]byte // payload of frames that hold only numbers
+	tiny [32]byte // payload of frames that hold only numbers
 }
 
 func newFrameReader(r io.Reader) *frameReader {
@@ -168,7 +165,7 @@ func (fr *frameReader) next() (frame, error) {
 		return frame{}, fmt.Errorf("read frame at offset %d: %w: kind %d with a payload of %d bytes", fr.off, ErrMalformed, k, n)
 	}
 	p := fr.tiny[:min(int(n), len(fr.tiny))]
-	if k == kindCall || k == kindReply || k == kindGoodbye {
+	if k == kindCall || k == kindReply || k == kindGoodbye || int(n) > len(p) {
 		p = make([]byte, n)
 	}
 	if _, err := io.ReadFull(fr.r, p); err != nil {

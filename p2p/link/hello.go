@@ -11,7 +11,7 @@ import (
 )
 
 // Version is the version of the wire format of this package.
-const Version = 1
+const Version = 2
 
 const helloTimeout = 3 * time.Second
 
@@ -25,6 +25,7 @@ const (
 	RaftControl
 	RaftBulk
 	RaftSnapshot
+	Upgrade
 )
 
 // String is the name in logs.
@@ -40,6 +41,8 @@ func (p Purpose) String() string {
 		return "raft bulk"
 	case RaftSnapshot:
 		return "raft snapshot"
+	case Upgrade:
+		return "upgrade"
 	default:
 		return fmt.Sprintf("purpose(%d)", uint8(p))
 	}
@@ -52,7 +55,10 @@ type Hello struct {
 	From    string  // id of the sender
 	To      string  // id of the server that is meant, "" when the dialler does not know it yet
 	Purpose Purpose // what the connection is for
-	Pair    uint64  // ties a bulk connection to its control connection
+	Pair    uint64  // ties a bulk or upgrade connection to its control connection
+	Epoch   uint32  // of a bulk connection: which Comm of the pair it is for; of an upgrade: the number of the attempt
+	Stripe  uint8   // of a bulk connection: its number among those of the epoch
+	Stripes uint8   // of a bulk connection: how many there are; 1 of an upgrade
 	Info    string  // free text for people (host, process), at most 1024 bytes
 }
 

@@ -36,11 +36,13 @@ func TestHello(t *testing.T) {
 		kind  error
 		texts []string // said on both sides
 	}{
-		"welcome":         {hello: link.Hello{Cluster: "c", From: "w1", To: "s1", Purpose: link.Bulk, Pair: 7, Info: "i"}},
+		"welcome":         {hello: link.Hello{Cluster: "c", From: "w1", To: "s1", Purpose: link.Bulk, Pair: 7, Epoch: 3, Stripe: 1, Stripes: 2, Info: "i"}},
 		"no recipient":    {hello: link.Hello{Cluster: "c", From: "w1", Purpose: link.Control}},
 		"wrong cluster":   {link.Hello{Cluster: "d", From: "w1", Purpose: link.Control}, link.ErrWrongCluster, []string{`"d"`, `"c"`, "s1"}},
 		"wrong recipient": {link.Hello{Cluster: "c", From: "w1", To: "s2", Purpose: link.RaftBulk}, link.ErrWrongRecipient, []string{`"s2"`, `"s1"`}},
-		"wrong version":   {link.Hello{Version: 9, Cluster: "c", From: "w1", Purpose: link.Control}, link.ErrVersion, []string{"9", "1"}},
+		"wrong version":   {link.Hello{Version: 9, Cluster: "c", From: "w1", Purpose: link.Control}, link.ErrVersion, []string{"9", "2"}},
+		"no stripe":       {link.Hello{Cluster: "c", From: "w1", Purpose: link.Bulk}, link.ErrMalformed, []string{"stripe 0 of 0"}},
+		"odd stripes":     {link.Hello{Cluster: "c", From: "w1", Purpose: link.Control, Stripes: 1}, link.ErrMalformed, []string{"stripe 0 of 1"}},
 		"unknown purpose": {link.Hello{Cluster: "c", From: "w1", Purpose: 77}, link.ErrMalformed, []string{"purpose 77"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +75,7 @@ func TestHelloOfStrangers(t *testing.T) {
 		"long":     "\xff\xff\xff\x00",
 		"short":    "\x03\x00\x00\x00hcl",
 		"rubbish":  "\x10\x00\x00\x000123456789abcdef",
-		"trailing": "\x1a\x00\x00\x00hclp\x01\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
+		"trailing": "\x20\x00\x00\x00hclp\x02\x00\x01" + strings.Repeat("\x00", 25),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -153,7 +155,8 @@ func TestStrayBulkConnectionIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, echo(nil), nil)
 		for _, h := range []link.Hello{
-			{Cluster: "c", From: "w1", Purpose: link.Bulk, Pair: 5},
+			{Cluster: "c", From: "w1", Purpose: link.Bulk, Pair: 5, Stripes: 1},
+			{Cluster: "c", From: "w1", Purpose: link.Upgrade, Pair: 5, Stripes: 1},
 			{Cluster: "c", From: "w1", Purpose: link.RaftBulk},
 		} {
 			conn, err := w.net.Dial(t.Context(), addr)

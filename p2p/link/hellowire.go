@@ -33,7 +33,7 @@ type verdictMsg struct {
 	text              string
 }
 
-// encodeHello makes: u32 length of the rest, "hclp", u16 version, u8 purpose, u64 pair, then cluster, from, to and info, each a u16 length and bytes.
+// encodeHello makes: u32 length of the rest, "hclp", u16 version, u8 purpose, u64 pair, u32 epoch, u8 stripe, u8 stripes, then cluster, from, to and info, each a u16 length and bytes.
 func encodeHello(h Hello) ([]byte, error) {
 	for _, name := range []string{h.Cluster, h.From, h.To} {
 		if len(name) > maxName {
@@ -44,6 +44,8 @@ func encodeHello(h Hello) ([]byte, error) {
 	b = binary.LittleEndian.AppendUint16(b, h.Version)
 	b = append(b, byte(h.Purpose))
 	b = binary.LittleEndian.AppendUint64(b, h.Pair)
+	b = binary.LittleEndian.AppendUint32(b, h.Epoch)
+	b = append(b, h.Stripe, h.Stripes)
 	for _, s := range []string{h.Cluster, h.From, h.To, clip(h.Info)} {
 		b = appendString(b, s)
 	}
@@ -62,13 +64,16 @@ func decodeHello(b []byte) (Hello, error) {
 		return h, fmt.Errorf("decode hello: version %d: %w", h.Version, ErrVersion)
 	}
 	h.Purpose = Purpose(d.u8())
-	h.Pair = d.u64()
+	h.Pair, h.Epoch, h.Stripe, h.Stripes = d.u64(), d.u32(), d.u8(), d.u8()
 	h.Cluster, h.From, h.To, h.Info = d.str(maxName), d.str(maxName), d.str(maxName), d.str(maxText)
 	if err := d.end(); err != nil {
 		return Hello{}, fmt.Errorf("decode hello: %w", err)
 	}
-	if h.Purpose < Control || h.Purpose > RaftSnapshot {
+	if h.Purpose < Control || h.Purpose > Upgrade {
 		return Hello{}, fmt.Errorf("decode hello: unknown purpose %d: %w", h.Purpose, ErrMalformed)
+	}
+	if striped := h.Purpose == Bulk || h.Purpose == Upgrade; striped && (h.Stripes > maxStripes || h.Stripe >= h.Stripes) || !striped && h.Stripes > 0 {
+		return Hello{}, fmt.Errorf("decode hello: %s connection is stripe %d of %d: %w", h.Purpose, h.Stripe, h.Stripes, ErrMalformed)
 	}
 	return h, nil
 }

@@ -6,19 +6,25 @@ import (
 	"log/slog"
 	"math"
 	"time"
+
+	"hcclps/p2p"
 )
 
 // Limits bound what connections hold. The zero value has the defaults, which programs use: other values are for tests and for tuning.
 type Limits struct {
 	Window      int // chunks granted and not yet received a connection, default 4
 	Chunk       int // bytes of a chunk that is received on the bulk Comm, default 1 MiB
+	Stripes     int // connections of a bulk Comm that this side dials, default 1
 	MaxBody     int // bytes of a body that is received, default 256 MiB
 	MaxRequests int // of a Server: handlers running at once a connection, default 256; further calls wait at the caller
 	MaxHalfOpen int // of a Gate: connections whose hello is not verified yet, default 64; further ones wait in the listener
 }
 
-// dialTimeout bounds one attempt to connect.
-const dialTimeout = time.Second
+const (
+	dialTimeout = time.Second      // bounds one attempt to connect
+	pairTimeout = 10 * time.Second // bounds a PairFunc
+	maxStripes  = 16
+)
 
 // setDefaults fills in what is zero and returns every fault.
 func (l *Limits) setDefaults() error {
@@ -31,8 +37,9 @@ func (l *Limits) setDefaults() error {
 			faults = append(faults, fmt.Errorf("%s %d is not in 1..%d", name, *p, most))
 		}
 	}
-	def(&l.Window, "window", 4, maxGrants)
-	def(&l.Chunk, "chunk", 1<<20, maxChunk)
+	def(&l.Window, "window", 4, p2p.MaxWindow)
+	def(&l.Chunk, "chunk", 1<<20, p2p.MaxChunk)
+	def(&l.Stripes, "stripes", 1, maxStripes)
 	def(&l.MaxBody, "max body", 256<<20, 1<<40)
 	def(&l.MaxRequests, "max requests", 256, math.MaxUint16)
 	def(&l.MaxHalfOpen, "max half open", 64, 1<<20)
@@ -43,9 +50,18 @@ func (l *Limits) setDefaults() error {
 type options struct {
 	Limits
 	pair      PairFunc
+	upgrade   UpgradeFunc
 	heartbeat time.Duration
 	suspect   time.Duration
 	logger    *slog.Logger
+}
+
+// policy is how bodies are moved.
+func (o *options) policy() p2p.Policy {
+	return p2p.Policy{
+		Chunk:  p2p.ChunkPolicy{Fixed: o.Chunk},
+		Window: p2p.WindowPolicy{Chunks: o.Window},
+	}
 }
 
 // setDefaults fills in what is zero and returns every fault.

@@ -65,19 +65,19 @@ func (p *peer) run(ctx context.Context) {
 // connect dials the control connection.
 func (p *peer) connect(ctx context.Context) (*caller, error) {
 	pair := rand.Uint64()
-	conn, hello, err := p.dial(ctx, Control, pair, "")
+	conn, hello, err := p.dial(ctx, Hello{Purpose: Control, Pair: pair})
 	if err != nil {
 		return nil, err
 	}
-	dialBulk := func(ctx context.Context) (net.Conn, error) {
-		conn, _, err := p.dial(ctx, Bulk, pair, hello.From)
+	return newCaller(p.client.opt, conn, hello, p.addr, func(ctx context.Context, h Hello) (net.Conn, error) {
+		h.Pair, h.To = pair, hello.From
+		conn, _, err := p.dial(ctx, h)
 		return conn, err
-	}
-	return newCaller(p.client.opt, conn, hello, p.addr, dialBulk), nil
+	})
 }
 
-// dial opens a connection and introduces us. to is the server meant, "" for whoever is there.
-func (p *peer) dial(ctx context.Context, purpose Purpose, pair uint64, to string) (net.Conn, Hello, error) {
+// dial opens a connection and introduces us: h says for what.
+func (p *peer) dial(ctx context.Context, h Hello) (net.Conn, Hello, error) {
 	cfg := p.client.cfg
 	dctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, fmt.Errorf("no connection within %v", dialTimeout))
 	defer cancel()
@@ -85,7 +85,8 @@ func (p *peer) dial(ctx context.Context, purpose Purpose, pair uint64, to string
 	if err != nil {
 		return nil, Hello{}, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
-	hello, err := SendHello(ctx, conn, Hello{Cluster: cfg.Cluster, From: cfg.ID, To: to, Purpose: purpose, Pair: pair, Info: cfg.Info})
+	h.Cluster, h.From, h.Info = cfg.Cluster, cfg.ID, cfg.Info
+	hello, err := SendHello(ctx, conn, h)
 	if err != nil {
 		_ = conn.Close()
 		return nil, Hello{}, fmt.Errorf("%w: %w", ErrUnreachable, err)

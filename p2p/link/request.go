@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+
+	"hcclps/p2p"
 )
 
 // Request is a call as its handler sees it.
@@ -20,7 +22,6 @@ type Request struct {
 	gone   chan struct{}           // closed when the caller has given up
 	over   <-chan struct{}         // the end of the handler's context; set before it runs
 	cancel context.CancelCauseFunc // of the handler's context, nil before it runs; belongs to the responder's mutex
-	send   *sending                // a large reply; belongs to the responder's mutex
 
 	bodyTaken atomic.Bool
 	receiving atomic.Bool
@@ -51,7 +52,7 @@ func (r *Request) BodyInto(ctx context.Context, dst []byte) error {
 	}
 	r.receiving.Store(true)
 	defer r.receiving.Store(false)
-	if err := r.from.receive(ctx, newReceiving(r.id, r.Priority, dst), r.gone, ErrCancelled); err != nil {
+	if err := r.from.receive(ctx, r.from.moves.Receive(r.id, r.Priority, dst), r.gone, ErrCancelled); err != nil {
 		return fmt.Errorf("receive body of %d bytes from %s: %w", r.BodyLen, r.Peer.From, err)
 	}
 	return nil
@@ -89,14 +90,15 @@ func (r *Request) reply(f frame, body [][]byte) error {
 		s.out.post(frame{kind: kindReply, id: r.id, status: statusCancelled})
 		return ErrCancelled
 	}
-	var send *sending
+	var send *p2p.Outgoing
 	if !f.inline() {
-		send = newSending(body, f.bodyLen)
-		s.mu.Lock()
-		r.send = send
-		s.mu.Unlock()
+		send = s.moves.Send(r.id, body...)
 	}
 	if !s.out.send(f, body, s.done, r.gone) {
+		if send != nil {
+			send.Withdraw(ErrCancelled)
+			<-send.Done()
+		}
 		if s.dead() {
 			return s.err
 		}
@@ -110,22 +112,17 @@ func (r *Request) reply(f frame, body [][]byte) error {
 }
 
 // deliver waits until the caller has taken the body.
-func (r *Request) deliver(send *sending) error {
-	s := r.from
+func (r *Request) deliver(send *p2p.Outgoing) error {
 	var cause error
 	select {
-	case <-send.done:
-		if send.err != nil { // of the Comm: the session is about to fail and says more
-			<-s.done
-			return s.err
-		}
-		return nil
+	case <-send.Done():
+		return r.from.outcome(send.Err())
 	case <-r.over:
 		cause = r.ended()
 	}
-	s.snd.cancel(send, cause)
-	<-send.done
-	if send.err == nil {
+	send.Cancel(cause)
+	<-send.Done()
+	if send.Err() == nil {
 		return nil // it was complete at that moment
 	}
 	return cause

@@ -6,15 +6,18 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"hcclps/p2p"
 )
 
 // responder is the accepting side of a session: it runs a handler for each call.
 type responder struct {
 	*session
-	handler  Handler
-	most     int           // handlers running at once
-	timeout  time.Duration // of a handler
-	bulkConn chan net.Conn // room for one: the bulk connection that the caller opened
+	handler Handler
+	most    int           // handlers running at once
+	timeout time.Duration // of a handler
+	stripes *stripes
+	offered chan upgradeOffer // room for one: a connection to make a better Comm of
 
 	handlers sync.WaitGroup
 
@@ -24,41 +27,49 @@ type responder struct {
 	waiting  []*Request // in order of arrival
 }
 
-func newResponder(opt options, cfg ServerConfig, conn net.Conn, peer Hello) *responder {
+func newResponder(opt options, cfg ServerConfig, conn net.Conn, peer Hello) (*responder, error) {
+	s, err := newSession(opt, conn, 1, peer, conn.RemoteAddr().String())
 	r := &responder{
-		session:  newSession(opt, conn, 1, peer, conn.RemoteAddr().String()),
+		session:  s,
 		handler:  cfg.Handler,
 		most:     opt.MaxRequests,
 		timeout:  cfg.Timeout,
-		bulkConn: make(chan net.Conn, 1),
+		stripes:  newStripes(),
+		offered:  make(chan upgradeOffer, 1),
 		requests: make(map[uint64]*Request),
 	}
 	r.handle = r.dispatch
-	r.openBulk = func(ctx context.Context) (net.Conn, error) {
-		select {
-		case conn := <-r.bulkConn:
-			return conn, nil
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+	r.openBulk = r.stripes.take
+	if r.upgrade != nil {
+		r.improve = r.acceptUpgrades
 	}
-	return r
+	return r, err
 }
 
 // serve owns the connection and its handlers until it ends, and returns the reason.
 func (r *responder) serve(ctx context.Context) error {
-	r.out.post(frame{kind: kindWelcome, bytes: uint32(r.most)})
+	r.out.post(frame{kind: kindWelcome, calls: uint32(r.most)})
 	err := r.run(ctx)
 	r.handlers.Wait()
 	return err
 }
 
-// dropBulk closes a bulk connection that came too late to be used.
-func (r *responder) dropBulk() {
+// drop closes what came too late to be used.
+func (r *responder) drop() {
+	r.stripes.close()
 	select {
-	case conn := <-r.bulkConn:
-		_ = conn.Close()
+	case o := <-r.offered:
+		_ = o.conn.Close()
 	default:
+	}
+}
+
+// forget sees to it that nothing is remembered of a body that the caller gave up and nobody waits for.
+func (r *responder) forget(s p2p.Signal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.Kind == p2p.SignalVoid && r.requests[s.ID] == nil {
+		r.moves.Forget(s.ID)
 	}
 }
 
@@ -70,17 +81,9 @@ func (r *responder) dispatch(ctx context.Context, f frame) error {
 	case kindCancel:
 		r.cancelled(f.id)
 		return nil
-	case kindGrant:
-		r.mu.Lock()
-		var send *sending
-		if req := r.requests[f.id]; req != nil {
-			send = req.send
-		}
-		r.mu.Unlock()
-		if send == nil {
-			return fmt.Errorf("%w: grant for a body that nobody offered", ErrMalformed)
-		}
-		return r.snd.admit(send, f)
+	case kindSignal:
+		r.forget(f.signal)
+		return nil
 	default:
 		return fmt.Errorf("%w: frame of kind %d from a caller", ErrMalformed, f.kind)
 	}
@@ -136,6 +139,7 @@ func (r *responder) finished(ctx context.Context, req *Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.requests, req.id)
+	r.moves.Forget(req.id)
 	r.running--
 	if len(r.waiting) > 0 && !r.dead() {
 		next := r.waiting[0]

@@ -26,6 +26,7 @@ func (f HandlerFunc) Serve(ctx context.Context, r *Request) { f(ctx, r) }
 type ServerConfig struct {
 	Handler   Handler
 	Pair      PairFunc
+	Upgrade   UpgradeFunc   // nil = what Pair makes is good enough
 	Heartbeat time.Duration // default 500 ms
 	Suspect   time.Duration // default 2 s: nothing heard for so long, and the caller is taken for dead
 	Timeout   time.Duration // bound of a handler, its reply included; default 2 min
@@ -54,7 +55,7 @@ type pairKey struct {
 
 // NewServer checks the configuration. It starts nothing.
 func NewServer(cfg ServerConfig) (*Server, error) {
-	opt := options{pair: cfg.Pair, heartbeat: cfg.Heartbeat, suspect: cfg.Suspect, Limits: cfg.Limits, logger: cfg.Logger}
+	opt := options{pair: cfg.Pair, upgrade: cfg.Upgrade, heartbeat: cfg.Heartbeat, suspect: cfg.Suspect, Limits: cfg.Limits, logger: cfg.Logger}
 	err := opt.setDefaults()
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 2 * time.Minute
@@ -95,7 +96,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.mu.Unlock()
 	for _, r := range s.takeFresh() {
 		_ = r.conn.Close()
-		r.dropBulk()
+		r.drop()
 	}
 	conns.Wait()
 	return nil
@@ -115,11 +116,11 @@ func (s *Server) serve(ctx context.Context, r *responder) {
 	s.mu.Lock()
 	delete(s.pairs, pairKey{r.peer.From, r.peer.Pair})
 	s.mu.Unlock()
-	r.dropBulk() // no other can come now
+	r.drop() // no other can come now
 	s.opt.logger.Debug("connection closed", "peer", r.peer.From, "addr", r.addr, "reason", err)
 }
 
-// Accept hands over a connection whose hello was for Control or Bulk; the Server closes it, at once when it cannot use it.
+// Accept hands over a connection whose hello was for Control, Bulk or Upgrade; the Server closes it, at once when it cannot use it.
 func (s *Server) Accept(conn net.Conn, h Hello) {
 	if err := s.accept(conn, h); err != nil {
 		s.opt.logger.Warn("close connection", "peer", h.From, "addr", conn.RemoteAddr().String(), "purpose", h.Purpose.String(), "err", err)
@@ -138,7 +139,10 @@ func (s *Server) accept(conn net.Conn, h Hello) error {
 		if s.pairs[key] != nil {
 			return fmt.Errorf("%w: pair %x is connected already", ErrMalformed, h.Pair)
 		}
-		r := newResponder(s.opt, s.cfg, conn, h)
+		r, err := newResponder(s.opt, s.cfg, conn, h)
+		if err != nil {
+			return err
+		}
 		s.pairs[key] = r
 		s.fresh = append(s.fresh, r)
 		select {
@@ -146,17 +150,15 @@ func (s *Server) accept(conn net.Conn, h Hello) error {
 		default:
 		}
 		return nil
-	case h.Purpose != Bulk:
+	case h.Purpose != Bulk && h.Purpose != Upgrade:
 		return fmt.Errorf("%w: not a purpose of this server", ErrMalformed)
 	}
 	r := s.pairs[key]
 	if r == nil {
 		return fmt.Errorf("%w: no control connection of pair %x", ErrMalformed, h.Pair)
 	}
-	select {
-	case r.bulkConn <- conn:
-		return nil
-	default:
-		return fmt.Errorf("%w: second bulk connection of pair %x", ErrMalformed, h.Pair)
+	if h.Purpose == Upgrade {
+		return r.offerUpgrade(conn, h.Epoch)
 	}
+	return r.stripes.add(conn, h)
 }

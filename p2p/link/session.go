@@ -9,13 +9,15 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"hcclps/p2p"
 )
 
 // partingTime is how long a connection that ends may take to say what is still to be said.
 const partingTime = 100 * time.Millisecond
 
-// session is one control connection with its bulk Comm: what both sides have in common. Four loops move everything: read and write for frames,
-// inflow and outflow for chunks. The first fault ends them all.
+// session is one control connection with its bulk Comms: what both sides have in common. Two loops read and write frames, a Transfer moves large
+// bodies. A fault of the control connection ends them all, one of a bulk connection does not.
 type session struct {
 	options
 	conn net.Conn
@@ -23,27 +25,32 @@ type session struct {
 	peer Hello  // who is on the other side
 	addr string // of the peer, for logs
 
-	out *outbox
-	in  *inflow
-	snd *outflow
+	out   *outbox
+	moves *p2p.Transfer
 
 	// handle acts on a frame. It is called by the read loop alone and must not wait.
 	handle func(ctx context.Context, f frame) error
-	// openBulk waits until a bulk connection is needed or there, and returns it.
-	openBulk func(ctx context.Context) (net.Conn, error)
+	// openBulk returns the bulk connections of an epoch: it dials them, or waits for them.
+	openBulk func(ctx context.Context, epoch uint32) ([]net.Conn, error)
+	// improve makes better Comms in the background; nil if there is no such thing.
+	improve func(ctx context.Context)
 
 	done chan struct{} // closed by the first fault
 	once sync.Once
 	err  error // the first fault, read after done
 }
 
-func newSession(opt options, conn net.Conn, rank int, peer Hello, addr string) *session {
+func newSession(opt options, conn net.Conn, rank int, peer Hello, addr string) (*session, error) {
 	s := &session{
 		options: opt, conn: conn, rank: rank, peer: peer, addr: addr,
-		out: newOutbox(), snd: newOutflow(), done: make(chan struct{}),
+		out: newOutbox(), done: make(chan struct{}),
 	}
-	s.in = newInflow(opt.Window, opt.Chunk, s.out.post)
-	return s
+	var err error
+	s.moves, err = p2p.NewTransfer(p2p.TransferConfig{
+		Rank: rank, Peer: peer.From, Open: s.openComm, Policy: opt.policy(), Logger: opt.logger,
+		Post: func(sig p2p.Signal) { s.out.post(frame{kind: kindSignal, signal: sig}) },
+	})
+	return s, err
 }
 
 // run owns the connection until it ends, and returns the reason.
@@ -54,7 +61,10 @@ func (s *session) run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	loops.Go(func() { s.read(ctx) })
 	loops.Go(s.write)
-	loops.Go(func() { s.bulk(ctx) })
+	loops.Go(func() { s.failBulk(s.moves.Run(ctx)) })
+	if s.improve != nil {
+		loops.Go(func() { s.improve(ctx) })
+	}
 	<-s.done
 	cancel(s.err)
 	loops.Wait()
@@ -122,7 +132,11 @@ func (s *session) common(ctx context.Context, f frame) error {
 		return nil
 	case kindGoodbye:
 		return fmt.Errorf("%w: it said %q", ErrPeer, f.head)
-	case kindCall, kindReply, kindGrant, kindCancel, kindWelcome:
+	case kindSignal:
+		if err := s.moves.Signalled(f.signal); err != nil {
+			return fmt.Errorf("body of call %d: %w", f.signal.ID, err)
+		}
+	case kindCall, kindReply, kindCancel, kindWelcome:
 	}
 	if err := s.handle(ctx, f); err != nil {
 		return fmt.Errorf("call %d: %w", f.id, err)
@@ -178,45 +192,26 @@ func (s *session) dead() bool {
 	}
 }
 
-// bulk makes the bulk Comm when it is wanted and runs its loops.
-func (s *session) bulk(ctx context.Context) {
-	conn, err := s.openBulk(ctx)
+// openComm makes the bulk Comm of an epoch.
+func (s *session) openComm(ctx context.Context, epoch uint32) (Comm, error) {
+	conns, err := s.openBulk(ctx, epoch)
 	if err != nil {
-		s.failBulk(err)
-		return
+		return nil, err
 	}
-	comm, err := s.pair(ctx, []net.Conn{conn}, s.rank)
-	if err != nil {
-		s.failBulk(err)
-		return
-	}
-	var loops sync.WaitGroup
-	loops.Go(func() { s.failBulk(comm.Run(ctx)) })
-	loops.Go(func() { s.failBulk(s.in.run(ctx, comm, 1-s.rank)) })
-	loops.Go(func() { s.failBulk(s.snd.run(ctx, comm, 1-s.rank)) })
-	loops.Wait()
+	ctx, cancel := context.WithTimeoutCause(ctx, pairTimeout, fmt.Errorf("no comm within %v", pairTimeout))
+	defer cancel()
+	return s.pair(ctx, conns, s.rank)
 }
 
-// failBulk ends the session because its bulk connection ended; if the session ended first, nothing happens.
-func (s *session) failBulk(err error) {
-	if err == nil {
-		err = errors.New("ended")
-	}
-	s.failLater(lost(fmt.Errorf("bulk connection: %w", err)))
-}
+// failBulk ends the session because large bodies cannot be moved; if the session ended first, nothing happens.
+func (s *session) failBulk(err error) { s.fail(lost(fmt.Errorf("bulk connection: %w", err))) }
 
-// receive waits until r is complete. If ctx, gone or the session ends first, r is aborted and drained; why tells the cause of gone. If the Comm
-// fails, so does the session in a moment, and its error says more.
-func (s *session) receive(ctx context.Context, r *receiving, gone <-chan struct{}, why error) error {
-	s.in.add(r)
+// receive waits until in is complete. If ctx, gone or the session ends first, it is given up and drained; why tells the cause of gone.
+func (s *session) receive(ctx context.Context, in *p2p.Incoming, gone <-chan struct{}, why error) error {
 	var cause error
 	select {
-	case <-r.done:
-		if r.err != nil {
-			<-s.done
-			return s.err
-		}
-		return nil
+	case <-in.Done():
+		return s.outcome(in.Err())
 	case <-ctx.Done():
 		cause = context.Cause(ctx)
 	case <-gone:
@@ -224,10 +219,22 @@ func (s *session) receive(ctx context.Context, r *receiving, gone <-chan struct{
 	case <-s.done:
 		cause = s.err
 	}
-	s.in.abort(r, cause)
-	<-r.done
-	if r.err == nil {
+	in.Cancel(cause)
+	<-in.Done()
+	if in.Err() == nil {
 		return nil // it was complete at that moment
 	}
 	return cause
+}
+
+// outcome is the error of a body that has ended by itself. When bodies cannot be moved the session is about to end, and says why.
+func (s *session) outcome(err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, p2p.ErrCancelled) {
+		return ErrCancelled
+	}
+	<-s.done
+	return s.err
 }

@@ -11,20 +11,23 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"hcclps/p2p"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write testdata anew")
 
 func sampleFrames() []frame {
 	return []frame{
-		{kind: kindWelcome, bytes: 256},
+		{kind: kindWelcome, calls: 256},
 		{kind: kindCall, id: 1, pri: Push, head: []byte("head"), body: []byte("body"), bodyLen: 4},
 		{kind: kindCall, id: 2, head: []byte{}, body: []byte{}},
 		{kind: kindCall, id: 1<<63 + 5, pri: Background, head: []byte("h"), bodyLen: 1 << 20},
 		{kind: kindReply, id: 1, head: []byte("head"), body: []byte("answer"), bodyLen: 6},
 		{kind: kindReply, id: 2, status: statusCancelled, head: []byte{}, body: []byte{}},
 		{kind: kindReply, id: 3, head: []byte("big"), bodyLen: MaxInline + 1},
-		{kind: kindGrant, id: 3, chunk: 7, bytes: 1 << 20},
+		{kind: kindSignal, signal: p2p.Signal{Kind: p2p.SignalGrant, Epoch: 2, ID: 3, Offset: 7 << 20, Bytes: 1 << 20}},
+		{kind: kindSignal, signal: p2p.Signal{Kind: p2p.SignalReset, Epoch: 2, Offset: 12, Text: "bytes corrupted"}},
 		{kind: kindCancel, id: 9},
 		{kind: kindHeartbeat},
 		{kind: kindGoodbye, head: []byte("link stopped")},
@@ -33,7 +36,7 @@ func sampleFrames() []frame {
 
 func sampleHellos() ([]Hello, []verdictMsg) {
 	hellos := []Hello{
-		{Version: Version, Cluster: "c", From: "w1", To: "s1", Purpose: Bulk, Pair: 0x0102030405060708, Info: "host"},
+		{Version: Version, Cluster: "c", From: "w1", To: "s1", Purpose: Bulk, Pair: 0x0102030405060708, Epoch: 3, Stripe: 1, Stripes: 2, Info: "host"},
 		{Version: Version, Purpose: RaftSnapshot},
 	}
 	verdicts := []verdictMsg{

@@ -1,0 +1,355 @@
+package p2p
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// ErrCancelled means that the other side has given a transfer up.
+var ErrCancelled = errors.New("transfer cancelled by the other side")
+
+// RunningComm is a Comm whose goroutines are owned by Run, which blocks until ctx ends, the Comm is closed or its peer is lost.
+type RunningComm interface {
+	Comm
+	Run(ctx context.Context) error
+}
+
+// Priority orders the transfers that one side receives: a chunk is asked for before every chunk of a later class.
+type Priority uint8
+
+// The classes, the most urgent first.
+const (
+	Pull Priority = iota
+	Push
+	Background
+	priorities = 3
+)
+
+// String is the name in logs.
+func (p Priority) String() string {
+	switch p {
+	case Pull:
+		return "pull"
+	case Push:
+		return "push"
+	case Background:
+		return "background"
+	default:
+		return fmt.Sprintf("priority(%d)", uint8(p))
+	}
+}
+
+// Policy is how a Transfer moves bytes. The zero value has the defaults.
+type Policy struct {
+	Mode   ModePolicy
+	Window WindowPolicy
+	Chunk  ChunkPolicy
+	Retry  RetryPolicy
+	Stall  time.Duration // chunks are on their way and none arrives for so long: the epoch has ended; default 15 s
+	Agree  time.Duration // bound of the wait for the peer to end an epoch too, default 30 s
+}
+
+// TransferConfig describes one end of a pair. Open and Post are needed.
+type TransferConfig struct {
+	Rank int    // 0 begins an epoch when there is something to move, 1 follows it
+	Peer string // name of the other side, for errors and logs
+	// Open makes the Comm of an epoch, which both sides ask for with the same number. At rank 1 it waits for rank 0 to begin.
+	Open func(ctx context.Context, epoch uint32) (RunningComm, error)
+	// Post gives a signal to the control plane, which brings it to Signalled of the other side, in order. It must not block; it is
+	// called with a mutex held and must not call the Transfer.
+	Post   func(Signal)
+	Pool   *Pool // of scratch memory, default one of 64 MiB
+	Policy Policy
+	Logger *slog.Logger // nil = discard
+}
+
+// Transfer is one end of a pair of processes that moves messages of any size, in both directions at once, over one Comm after the other. See the package
+// comment for its protocol.
+type Transfer struct {
+	cfg         TransferConfig
+	policy      Policy
+	pool        *Pool
+	log         *slog.Logger
+	wakeSend    chan struct{} // one token: there is something to send
+	wakeReceive chan struct{} // one token: there may be something to ask for
+	need        chan struct{} // one token: there is something to move
+
+	mu      sync.Mutex
+	started bool
+	dead    error // why Run has ended
+	epochs
+	sendSide
+	receiveSide
+	stats Stats
+	moved uint64 // bytes that ever got through, for noticing progress
+}
+
+// Stats counts what a Transfer did.
+type Stats struct {
+	Sent, Received uint64        // bytes
+	Resumed        uint64        // bytes that unfinished transfers kept when an epoch ended
+	Again          uint64        // bytes that were on their way then and moved again
+	Resets         uint64        // epochs that ended by a fault
+	Switches       uint64        // epochs that ended for an upgraded Comm
+	Epoch          uint32        // the present one
+	Chunk          int           // bytes of a chunk to be received
+	Bandwidth      float64       // measured at the receiving half, bytes a second, 0 before
+	Latency        time.Duration // of the same measurement
+}
+
+// NewTransfer checks the configuration. It starts nothing.
+func NewTransfer(cfg TransferConfig) (*Transfer, error) {
+	switch {
+	case cfg.Open == nil || cfg.Post == nil:
+		return nil, errors.New("configure transfer: open or post is nil")
+	case cfg.Rank != 0 && cfg.Rank != 1:
+		return nil, fmt.Errorf("configure transfer of rank %d: %w", cfg.Rank, ErrRank)
+	}
+	t := &Transfer{
+		cfg: cfg, policy: cfg.Policy, pool: cfg.Pool, log: cfg.Logger,
+		wakeSend: make(chan struct{}, 1), wakeReceive: make(chan struct{}, 1), need: make(chan struct{}, 1),
+		epochs:      epochs{advanced: make(chan struct{})},
+		sendSide:    sendSide{outs: make(map[uint64]*Outgoing)},
+		receiveSide: receiveSide{ins: make(map[uint64]*Incoming), voided: make(map[uint64]struct{}), sizer: newSizer(cfg.Policy.Chunk)},
+	}
+	if t.policy.Stall == 0 {
+		t.policy.Stall = 15 * time.Second
+	}
+	if t.policy.Agree == 0 {
+		t.policy.Agree = 30 * time.Second
+	}
+	if t.pool == nil {
+		t.pool = NewPool(64 << 20)
+	}
+	if t.log == nil {
+		t.log = slog.New(slog.DiscardHandler)
+	}
+	return t, nil
+}
+
+// Send offers the pieces of body as transfer id. They go when the peer asks for them and must not be written until the Outgoing is done.
+func (t *Transfer) Send(id uint64, body ...[]byte) *Outgoing { return t.SendFrom(id, newPieces(body)) }
+
+// SendFrom offers what src makes as transfer id. Ids are the callers': an id names one transfer in this direction until it is done on both sides.
+func (t *Transfer) SendFrom(id uint64, src Source) *Outgoing {
+	o := &Outgoing{t: t, id: id, src: src, total: src.Len(), done: make(chan struct{}), dropped: make(chan struct{})}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	fault := t.dead
+	if t.outs[id] != nil {
+		fault = fmt.Errorf("send %d: the id is in use", id)
+	}
+	if fault != nil {
+		o.cancelled, o.err = true, fault
+	} else if o.total > 0 {
+		t.outs[id] = o
+		signal(t.need)
+	}
+	o.finish()
+	return o
+}
+
+// Receive asks for transfer id into dst, whose length is that of the transfer. dst must not be touched until the Incoming is done.
+func (t *Transfer) Receive(id uint64, priority Priority, dst []byte) *Incoming {
+	return t.ReceiveInto(id, priority, memory(dst))
+}
+
+// ReceiveInto asks for transfer id and gives its bytes to sink.
+func (t *Transfer) ReceiveInto(id uint64, priority Priority, sink Sink) *Incoming {
+	in := &Incoming{t: t, id: id, priority: min(priority, priorities-1), sink: sink, total: sink.Len(), done: make(chan struct{})}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	fault := t.dead
+	if t.ins[id] != nil {
+		fault = fmt.Errorf("receive %d: the id is in use", id)
+	}
+	if _, gone := t.voided[id]; gone && fault == nil {
+		delete(t.voided, id)
+		fault = ErrCancelled
+	}
+	if fault != nil {
+		in.err = fault
+		in.aborted.Store(true)
+	} else if in.total > 0 {
+		t.ins[id] = in
+		t.queues[in.priority] = append(t.queues[in.priority], in)
+		signal(t.need)
+		signal(t.wakeReceive)
+	}
+	in.finish()
+	return in
+}
+
+// Forget says that transfer id will not be received any more: that the peer has given it up need not be remembered.
+func (t *Transfer) Forget(id uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.voided, id)
+}
+
+// Signalled acts on a signal of the peer. The signals are given to it in order by one goroutine, for which it does not wait. An error wraps
+// ErrMalformed; the pair is broken then.
+func (t *Transfer) Signalled(s Signal) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.dead != nil {
+		return nil
+	}
+	switch s.Kind {
+	case SignalVoid:
+		return t.senderGaveUp(s.ID)
+	case SignalDropped:
+		if o := t.outs[s.ID]; o != nil { // else both sides ended it at the same time
+			t.drop(o)
+		}
+		return nil
+	case SignalReady:
+		t.peerIsReady(s)
+		return nil
+	case SignalGrant, SignalReset, SignalPause:
+	}
+	if s.Epoch != t.epoch || t.peerEnded {
+		return fmt.Errorf("signal of kind %d for epoch %d in epoch %d: %w", s.Kind, s.Epoch, t.epoch, ErrMalformed)
+	}
+	switch s.Kind {
+	case SignalGrant:
+		return t.granted(s)
+	case SignalPause:
+		return t.peerPauses()
+	case SignalReset:
+		return t.peerEnds(s)
+	default:
+		return fmt.Errorf("signal of kind %d: %w", s.Kind, ErrMalformed)
+	}
+}
+
+// Stats returns a snapshot.
+func (t *Transfer) Stats() Stats {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.stats
+	s.Epoch, s.Chunk, s.Bandwidth, s.Latency = t.epoch, t.sizer.size, t.meter.bandwidth, t.meter.latency
+	return s
+}
+
+// Run moves bytes until ctx ends, and then returns its cause, or until the bytes cannot be moved in any number of tries. What is not done fails with it.
+// It owns all goroutines and every Comm.
+func (t *Transfer) Run(ctx context.Context) error {
+	t.mu.Lock()
+	again := t.started
+	t.started = true
+	t.mu.Unlock()
+	if again {
+		return errors.New("run transfer: it ran already")
+	}
+	faults := faults{policy: t.policy.Retry}
+	for {
+		before, used := t.present()
+		cause := t.round(ctx)
+		if ctx.Err() != nil {
+			return t.end(context.Cause(ctx), 0)
+		}
+		if err := t.agree(ctx, cause); err != nil {
+			return t.end(err, 0)
+		}
+		if errors.Is(cause, errSwitch) {
+			continue
+		}
+		now, _ := t.present()
+		wait, more := faults.next(cause, now > before, rand.Float64())
+		t.log.Warn("bulk comm lost, the next epoch resumes", "peer", t.cfg.Peer, "upgrade", used, "try", faults.tries, "err", cause)
+		if t.cfg.Rank != 0 || used > 0 {
+			continue // rank 0 sets the pace; a comm that was better while it lasted is replaced at once
+		}
+		if !more {
+			return t.end(faults.first, faults.tries)
+		}
+		if !rest(ctx, wait) {
+			return t.end(context.Cause(ctx), 0)
+		}
+	}
+}
+
+// faults counts the epochs that ended since bytes last got through.
+type faults struct {
+	policy RetryPolicy
+	tries  int
+	first  error
+}
+
+func (f *faults) next(cause error, progress bool, chance float64) (wait time.Duration, more bool) {
+	if progress || f.first == nil {
+		f.tries, f.first = 0, cause
+	}
+	wait, more = f.policy.Wait(f.tries, chance)
+	if more {
+		f.tries++
+	}
+	return wait, more
+}
+
+// present is how many bytes got through so far, and the number of the upgrade in use.
+func (t *Transfer) present() (moved uint64, using uint32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.moved, t.using
+}
+
+// end fails all that is not done. No Comm is open any more.
+func (t *Transfer) end(cause error, tries int) error {
+	t.mu.Lock()
+	candidate := t.candidate
+	t.candidate = nil
+	t.dead = fmt.Errorf("move bytes: %w: %w", ErrClosed, cause)
+	if tries > 0 {
+		t.dead = fmt.Errorf("move bytes with %s: %d tries: %w", t.cfg.Peer, tries, cause)
+	}
+	for id, o := range t.outs {
+		delete(t.outs, id)
+		if !o.ended && !o.cancelled {
+			o.cancelled = true
+			o.err = &TransferError{Peer: t.cfg.Peer, Op: "send", ID: id, Done: o.acked, Total: o.total, Tries: tries, Err: cause}
+		}
+		o.finish()
+	}
+	for id, in := range t.ins {
+		in.err = &TransferError{Peer: t.cfg.Peer, Op: "receive", ID: id, Done: in.taken, Total: in.total, Tries: tries, Err: cause}
+		in.aborted.Store(true)
+		in.finish()
+	}
+	clear(t.voided)
+	dead := t.dead
+	t.mu.Unlock()
+	if candidate != nil {
+		_ = candidate.comm.Close() // it never came into use
+	}
+	if tries > 0 {
+		return dead
+	}
+	return cause
+}
+
+// rest waits for d. It reports false if ctx ended first.
+func rest(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// signal leaves a token, if there is none.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
