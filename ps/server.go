@@ -256,7 +256,7 @@ func (s *Server) guard(ctx, plane context.Context) error {
 // accept hands a verified connection to whom it is for.
 func (s *Server) accept(conn net.Conn, h link.Hello) {
 	switch h.Purpose {
-	case link.Control, link.Bulk:
+	case link.Control, link.Bulk, link.Upgrade:
 		s.server.Accept(conn, h)
 	case link.RaftControl, link.RaftBulk, link.RaftSnapshot:
 		s.mux.Accept(conn, h)
