@@ -37,7 +37,7 @@ func BenchmarkTrain(b *testing.B) {
 		if len(Defaults(name).Hidden) > 0 {
 			o.Hidden = []int{256, 128, 64}
 		}
-		for _, servers := range []ps.LocalConfig{{Servers: 1, Scratch: true}, {Servers: 3, Replicas: 3}} {
+		for _, servers := range []ps.LocalConfig{{Servers: 1, Scratch: true}, {Servers: 3, Replicas: 3, LogBudget: 64 << 20}} { // as ps-server serve has it
 			for workers := 1; workers <= 2; workers++ {
 				b.Run(fmt.Sprintf("%s/servers=%d/workers=%d", name, servers.Servers, workers), func(b *testing.B) {
 					benchTrain(b, serve(b, servers), schema, o, all, workers)
