@@ -78,3 +78,8 @@ func Address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(
 
 // RecentMessage gets and clears what the library says about the last failure of this OS thread.
 func (l *Lib) RecentMessage() string { return l.text(aclGetRecentErrMsg) }
+
+// callSetenv calls setenv of the C library with two texts that end in a zero byte.
+func callSetenv(addr uintptr, key, value []byte) {
+	purego.SyscallN(addr, uintptr(unsafe.Pointer(unsafe.SliceData(key))), uintptr(unsafe.Pointer(unsafe.SliceData(value))), 1)
+}

@@ -163,3 +163,17 @@ func (l *Lib) Has(name string) bool {
 	}
 	return false
 }
+
+// Setenv sets a variable where the C libraries read it. They read most of them when the first communicator is made.
+func (l *Lib) Setenv(name, value string) error {
+	if err := os.Setenv(name, value); err != nil {
+		return fmt.Errorf("set %s: %w", name, err)
+	}
+	setenv, err := purego.Dlsym(purego.RTLD_DEFAULT, "setenv")
+	if err != nil {
+		return fmt.Errorf("set %s: %w", name, err)
+	}
+	key, text := append([]byte(name), 0), append([]byte(value), 0)
+	callSetenv(setenv, key, text)
+	return nil
+}

@@ -3,7 +3,7 @@ package acl
 // Symbol names a C function of the libraries.
 type Symbol uint8
 
-// The functions that are bound. Those up to LastRequired must be there, of the others an old library may lack some.
+// The functions that are bound. Those before lastRequired must be there, of the others a library may lack some.
 const (
 	aclInit Symbol = iota
 	aclrtGetVersion
@@ -32,12 +32,12 @@ const (
 	hcclGetErrorString
 	hcclSend
 	hcclRecv
+	lastRequired
+
 	hcclAllReduce
 	hcclBroadcast
 	hcclAllGather
 	hcclReduceScatter
-	lastRequired
-
 	aclrtGetDevice
 	aclrtPointerGetAttributes
 	aclrtStreamQuery

@@ -1,0 +1,146 @@
+package hccl_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"hcclps/p2p"
+	"hcclps/p2p/hccl"
+	"hcclps/p2p/hccl/acl"
+	"hcclps/p2p/hccl/sim"
+)
+
+const patience = 20 * time.Second
+
+// TestMain builds the simulator once, for this process and those it starts. Tests that need it skip by name without a C
+// compiler.
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleVar); role != "" {
+		os.Exit(playRole(role))
+	}
+	dir, err := os.MkdirTemp("", "hccl-sim-")
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	simLib, simErr = sim.Build(ctx, dir)
+	cancel()
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+var (
+	simLib  string
+	simErr  error
+	libOnce sync.Once
+	theLib  *acl.Lib
+	libErr  error
+)
+
+// secondMillis is how long a second of the simulator's time-outs lasts in this process.
+const secondMillis = "50"
+
+// simulator is the simulator in this process, a 910B.
+func simulator(t testing.TB) *acl.Lib {
+	t.Helper()
+	needSim(t)
+	libOnce.Do(func() {
+		if theLib, libErr = acl.Load(simLib); libErr == nil {
+			libErr = errors.Join(theLib.Setenv("HCCL_SIM_QUIET", "1"), theLib.Setenv("ASCEND_GLOBAL_LOG_LEVEL", "4"),
+				theLib.Setenv("HCCL_SIM_SECOND_MS", secondMillis))
+		}
+	})
+	if libErr != nil {
+		t.Fatal(libErr)
+	}
+	return theLib
+}
+
+func needSim(t testing.TB) {
+	t.Helper()
+	if errors.Is(simErr, sim.ErrNoCompiler) {
+		t.Skipf("%s needs the HCCL simulator: %v", t.Name(), simErr)
+	}
+	if simErr != nil {
+		t.Fatal(simErr)
+	}
+}
+
+// device opens and runs a device of the simulator.
+func device(t testing.TB, cfg hccl.Config) *hccl.Device {
+	t.Helper()
+	cfg.Lib = simulator(t)
+	d, err := hccl.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := d.Run(ctx); ctx.Err() == nil {
+			t.Errorf("run device %d: %v", cfg.Device, err)
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	return d
+}
+
+// pipe is a connection over loopback.
+func pipe(t testing.TB) [2]net.Conn {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	a, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return [2]net.Conn{a, b}
+}
+
+// pair makes a pair between two devices of this process.
+func pair(t testing.TB, devices [2]*hccl.Device) ([2]*hccl.Comm, [2]error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	conns := pipe(t)
+	var comms [2]*hccl.Comm
+	var errs [2]error
+	var wg sync.WaitGroup
+	for r := range 2 {
+		wg.Go(func() { comms[r], errs[r] = devices[r].Pair(ctx, conns[r], r) })
+	}
+	wg.Wait()
+	return comms, errs
+}
+
+// run runs the Comms of a pair until the test ends.
+func run(t testing.TB, comms [2]*hccl.Comm) []p2p.Comm {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for _, c := range comms {
+		wg.Go(func() { _ = c.Run(ctx) })
+	}
+	t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+	})
+	return []p2p.Comm{comms[0], comms[1]}
+}
