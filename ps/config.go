@@ -88,7 +88,8 @@ func (c Config) local() (Config, error) {
 		c.Pair = backend.Pair
 	}
 	c.sockets = c.Network == nil
-	if err := errors.Join(c.absolute(), c.faults()); err != nil {
+	c, err := c.absolute()
+	if err = errors.Join(err, c.faults()); err != nil {
 		return c, fmt.Errorf("configure server %q: %w", c.Name, err)
 	}
 	return c, nil

@@ -16,7 +16,7 @@ import (
 // What a server does about sockets and their protection, on the default Network.
 
 // absolute makes paths of files good for a later start from another folder.
-func (c *Config) absolute() error {
+func (c Config) absolute() (Config, error) {
 	var errs []error
 	for _, path := range []*string{&c.TLSCert, &c.TLSKey, &c.TLSCA, &c.TokenFile} {
 		if *path == "" {
@@ -26,7 +26,7 @@ func (c *Config) absolute() error {
 		*path = abs
 		errs = append(errs, err)
 	}
-	return errors.Join(errs...)
+	return c, errors.Join(errs...)
 }
 
 // advertised is the address others dial, "" if nothing is said of it yet.

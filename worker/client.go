@@ -41,7 +41,7 @@ type Config struct {
 	Sum       bool          // gradients are summed, not averaged over rows
 	Seed      uint64        // of initial parameters and of the order of rows
 	Data      string        // what the batches are cut from, in words: a job is resumed on the same data only
-	Network   link.Network  // nil: TCP
+	Network   link.Network  // nil: sockets without TLS or token; backend.OpenSockets makes others
 	Deadline  time.Duration // of one push, pull or session call; 60 s
 	Logger    *slog.Logger  // nil: discard
 }
@@ -117,7 +117,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	cfg = cfg.withDefaults()
 	if cfg.Network == nil {
 		var err error
-		if cfg.Network, err = backend.Network("tcp"); err != nil {
+		if cfg.Network, err = backend.OpenSockets(backend.Sockets{Local: cfg.Cluster, Logger: cfg.Logger}); err != nil {
 			return nil, fmt.Errorf("connect: %w", err)
 		}
 	}

@@ -16,13 +16,14 @@ func serveCommand() *cli.Command {
 		Usage: "run one server until it is told to stop",
 		Description: "First start of a cluster: give all servers the same --servers list; the first in it founds the cluster.\n" +
 			"Later starts need --dir only: everything else was recorded. A flag that contradicts the record is refused;\n" +
-			"--listen, --memory and --log-budget may be changed.",
+			"--listen, --memory, --log-budget and the files of TLS and token may be changed.\n" +
+			"Other hosts are listened to with TLS or a token only, or with --insecure.",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "cluster", Usage: "`NAME` of the cluster; others are refused; default: " + ps.DefaultCluster, EnvVars: program.Env("cluster")},
 			&cli.StringFlag{Name: "name", Usage: "`NAME` of this server; default: the folder's", EnvVars: program.Env("name")},
 			&cli.StringFlag{Name: "dir", Usage: "data `DIR`, one a server", EnvVars: program.Env("dir")},
 			&cli.StringFlag{Name: "log-dir", Usage: "`DIR` of the shards' logs; default: by durability", EnvVars: program.Env("log-dir")},
-			&cli.StringFlag{Name: "listen", Usage: "`HOST:PORT` to listen on; default: " + ps.DefaultListen, EnvVars: program.Env("listen")},
+			&cli.StringFlag{Name: "listen", Usage: "`HOST:PORT` to listen on; an interface or a network may stand for the host: eth0:7000, 10.0.0.0/8:7000; default: " + ps.DefaultListen, EnvVars: program.Env("listen")},
 			&cli.StringFlag{Name: "advertise", Usage: "`HOST:PORT` others dial; default: --listen", EnvVars: program.Env("advertise")},
 			&cli.StringSliceFlag{Name: "servers", Usage: "first start: advertised addresses of all servers", EnvVars: program.Env("servers")},
 			&cli.IntFlag{Name: "replicas", Usage: "copies of each group: 1, 3 or 5; 0: scratch, nothing survives; default: 3, or 1 with fewer than 3 servers", DefaultText: "by the number of servers", EnvVars: program.Env("replicas")},
@@ -34,7 +35,7 @@ func serveCommand() *cli.Command {
 			&cli.BoolFlag{Name: "insecure", Usage: "listen on other than loopback without TLS or a token", EnvVars: program.Env("insecure")},
 			&cli.DurationFlag{Name: "peer-heartbeat", Usage: "how often a connection says that it lives; default: 500ms", EnvVars: program.Env("peer-heartbeat")},
 			&cli.DurationFlag{Name: "peer-suspect", Usage: "silence after which the other side is taken for dead; default: 2s", EnvVars: program.Env("peer-suspect")},
-		}, program.LogFlags("info"), program.ConfigFlags()),
+		}, program.NetworkFlags(), program.LogFlags("info"), program.ConfigFlags()),
 		Action: serve,
 	}
 }
@@ -63,6 +64,9 @@ func serveConfig(c *cli.Context) (ps.Config, error) {
 	if err := program.NoArguments(c); err != nil {
 		return cfg, err
 	}
+	if err := program.CheckNetwork(c); err != nil {
+		return cfg, err
+	}
 	log, err := program.Logger(c)
 	if err != nil {
 		return cfg, err
@@ -88,6 +92,7 @@ func serveConfig(c *cli.Context) (ps.Config, error) {
 		Listen: c.String("listen"), Advertise: c.String("advertise"), Peers: c.StringSlice("servers"),
 		Replicas: c.Int("replicas"), Scratch: c.IsSet("replicas") && c.Int("replicas") == 0, Shards: c.Int("shards"), Durability: c.String("durability"),
 		Memory: memory, LogBudget: budget, AllowSameHost: c.Bool("allow-same-host"), Insecure: c.Bool("insecure"),
+		TLSCert: c.String("tls-cert"), TLSKey: c.String("tls-key"), TLSCA: c.String("tls-ca"), TokenFile: c.String("token-file"),
 		PeerHeartbeat: c.Duration("peer-heartbeat"), PeerSuspect: c.Duration("peer-suspect"),
 		Version: program.Version, Logger: log,
 	}, nil

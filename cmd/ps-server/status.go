@@ -28,7 +28,7 @@ func statusCommand() *cli.Command {
 			&cli.StringFlag{Name: "cluster", Value: "hcclps", Usage: "`NAME` of the cluster", EnvVars: program.Env("cluster")},
 			&cli.BoolFlag{Name: "waiting", Usage: "show who waits for whom, and since when"},
 			&cli.BoolFlag{Name: "json", Usage: "for machines"},
-		}, program.ConfigFlags()),
+		}, program.NetworkFlags(), program.ConfigFlags()),
 		Action: showStatus,
 	}
 }
@@ -56,7 +56,7 @@ func showStatus(c *cli.Context) error {
 }
 
 func ask(c *cli.Context) ([]program.ServerView, error) {
-	network, err := backend.Network("tcp")
+	network, err := program.Network(c, c.String("cluster"), nil)
 	if err != nil {
 		return nil, err
 	}

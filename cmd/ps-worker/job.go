@@ -155,7 +155,9 @@ func (j *job) worker(log *slog.Logger) error {
 	if err := j.cfg.Validate(); err != nil {
 		return &program.UsageError{Err: err}
 	}
-	return nil
+	var err error
+	j.cfg.Network, err = program.Network(c, j.cfg.Cluster, log) // another one is in its place where servers are embedded
+	return err
 }
 
 // describeData says what decides what a step is, beside the job's numbers: a

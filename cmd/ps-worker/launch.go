@@ -32,7 +32,8 @@ func launchCommand() *cli.Command {
 		Usage:     "run a job of real processes on this machine: servers and workers",
 		ArgsUsage: "-- PROGRAM [ARGUMENT ...]",
 		Description: "ps-worker launch -n 2 --servers 3 -- ps-worker train --data train.libsvm --test test.libsvm\n" +
-			"Each worker gets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, HCCLPS_SERVERS, HCCLPS_JOB and HCCLPS_WORKER.\n" +
+			"Each worker gets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, HCCLPS_SERVERS, HCCLPS_JOB, HCCLPS_WORKER and HCCLPS_TOKEN_FILE.\n" +
+			"Without --token-file a token is made: no other process takes part.\n" +
 			"The kill flags prove that nothing is lost: processes are killed with SIGKILL and started again at once.",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.IntFlag{Name: "workers", Aliases: []string{"n"}, Value: 1, Usage: "worker processes", EnvVars: env("workers")},
@@ -47,6 +48,7 @@ func launchCommand() *cli.Command {
 			&cli.StringFlag{Name: "kill-worker-every", Usage: "kill the next worker every `D` (a duration, or Nsteps)"},
 			&cli.StringFlag{Name: "kills", Value: "20,5", Usage: "at most `L,W` leader and worker kills"},
 			&cli.StringFlag{Name: "ps-server", Usage: "`PATH` of ps-server; default: beside this program, else in PATH"},
+			program.TokenFlag(),
 		}, program.LogFlags("warn"), program.ConfigFlags()),
 		Action: launch,
 	}
@@ -73,6 +75,7 @@ type launcher struct {
 	job       string
 	cluster   string
 	addrs     []string
+	token     string   // path
 	command   []string // of a worker
 	serverBin string
 	plan      killPlan
@@ -128,7 +131,25 @@ func newLauncher(c *cli.Context) (*launcher, error) {
 		l.addrs = append(l.addrs, "unix:"+filepath.Join(l.dir, fmt.Sprintf("s%d.sock", i+1)))
 	}
 	l.procs = newProcesses(c.App.Writer, c.App.ErrWriter, log)
-	return l, nil
+	return l, l.findToken()
+}
+
+// findToken takes the token that was given or left by an earlier launch, or makes one.
+func (l *launcher) findToken() (err error) {
+	if l.token = l.c.String("token-file"); l.token != "" {
+		l.token, err = filepath.Abs(l.token)
+		return err
+	}
+	l.token = filepath.Join(l.dir, "token")
+	f, err := os.OpenFile(l.token, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("make token: %w", err)
+	}
+	_, err = f.WriteString(rand.Text())
+	return errors.Join(err, f.Close())
 }
 
 // clusterOf names the cluster of a folder: the same at each launch, another for
@@ -168,7 +189,7 @@ func (l *launcher) run(ctx context.Context) error {
 			return err
 		}
 	}
-	w, err := newWatcher(l.addrs, l.cluster, l.job)
+	w, err := newWatcher(l.addrs, l.cluster, l.job, l.token)
 	if err != nil {
 		return err
 	}
@@ -223,7 +244,7 @@ func (l *launcher) server(i int) process {
 	args := []string{
 		"serve", "--cluster", l.cluster, "--name", name, "--dir", dir, "--listen", l.addrs[i], "--servers", strings.Join(l.addrs, ","),
 		"--replicas", strconv.Itoa(l.replicas()), "--shards", strconv.Itoa(l.c.Int("shards")), "--durability", l.c.String("durability"),
-		"--log-budget", l.c.String("log-budget"), "--allow-same-host", "--log-level", l.c.String("log-level"), "--log-format", l.c.String("log-format"),
+		"--log-budget", l.c.String("log-budget"), "--token-file", l.token, "--allow-same-host", "--log-level", l.c.String("log-level"), "--log-format", l.c.String("log-format"),
 	}
 	return process{name: name, path: l.serverBin, args: args, env: foreign(os.Environ()), socket: strings.TrimPrefix(l.addrs[i], "unix:")}
 }
@@ -262,7 +283,7 @@ func (l *launcher) worker(rank, port int) process {
 		"RANK="+strconv.Itoa(rank), "LOCAL_RANK="+strconv.Itoa(rank), "WORLD_SIZE="+strconv.Itoa(l.c.Int("workers")),
 		"MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(port),
 		"HCCLPS_SERVERS="+strings.Join(l.addrs, ","), "HCCLPS_CLUSTER="+l.cluster, "HCCLPS_JOB="+l.job,
-		fmt.Sprintf("HCCLPS_WORKER=worker-%d", rank), reportDirEnv+"="+filepath.Join(l.dir, "reports"))
+		fmt.Sprintf("HCCLPS_WORKER=worker-%d", rank), "HCCLPS_TOKEN_FILE="+l.token, reportDirEnv+"="+filepath.Join(l.dir, "reports"))
 	return process{name: fmt.Sprintf("worker-%d", rank), path: l.command[0], args: l.command[1:], env: env, rank: rank, worker: true}
 }
 

@@ -38,8 +38,8 @@ type view struct {
 	groups  int
 }
 
-func newWatcher(addrs []string, cluster, job string) (*watcher, error) {
-	network, err := backend.Network("tcp")
+func newWatcher(addrs []string, cluster, job, token string) (*watcher, error) {
+	network, err := backend.OpenSockets(backend.Sockets{TokenFile: token, Local: cluster})
 	if err != nil {
 		return nil, err
 	}
