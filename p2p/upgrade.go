@@ -1,0 +1,90 @@
+package p2p
+
+import "fmt"
+
+// upgraded is a Comm that was made beside the one in use.
+type upgraded struct {
+	attempt uint32
+	comm    RunningComm
+}
+
+// Upgrade offers a Comm, made by both sides beside the one in use, for the next epoch. When both sides have called Upgrade with the same attempt, a
+// number from 1 that rises, they move to it: nothing more is asked for over the old Comm, and when what was has arrived the next epoch begins over
+// the new. The Transfer owns comm from then on, and closes it when it is not used, or not any more. When it fails the next epoch is one of Open.
+func (t *Transfer) Upgrade(attempt uint32, comm RunningComm) {
+	t.mu.Lock()
+	old := t.candidate
+	if t.dead == nil {
+		t.candidate = &upgraded{attempt, comm}
+		t.cfg.Post(Signal{Kind: SignalReady, Epoch: t.epoch, Offset: 1, Bytes: attempt})
+		if t.cfg.Rank == 0 && t.bothReady() {
+			t.pause()
+		}
+	} else {
+		old = &upgraded{attempt, comm}
+	}
+	t.mu.Unlock()
+	if old != nil {
+		_ = old.comm.Close() // it never came into use
+	}
+}
+
+// CannotUpgrade tells the peer that this side has no Comm of that attempt.
+func (t *Transfer) CannotUpgrade(attempt uint32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.dead == nil {
+		t.cfg.Post(Signal{Kind: SignalReady, Epoch: t.epoch, Bytes: attempt})
+	}
+}
+
+// peerIsReady acts on SignalReady; t.mu is held.
+func (t *Transfer) peerIsReady(s Signal) {
+	if s.Offset == 1 {
+		t.peerReady = s.Bytes
+		if t.cfg.Rank == 0 && t.bothReady() {
+			t.pause()
+		}
+		return
+	}
+	if t.peerReady == s.Bytes {
+		t.peerReady = 0
+	}
+	if c := t.candidate; c != nil && c.attempt == s.Bytes {
+		t.candidate = nil
+		_ = c.comm.Close() // the peer has no other end of it
+	}
+}
+
+// bothReady says whether both sides have the Comm of one attempt; t.mu is held.
+func (t *Transfer) bothReady() bool {
+	return t.candidate != nil && t.candidate.attempt == t.peerReady
+}
+
+// pause stops asking in this epoch; t.mu is held.
+func (t *Transfer) pause() {
+	if t.pausing || t.ended {
+		return
+	}
+	t.pausing = true
+	t.cfg.Post(Signal{Kind: SignalPause, Epoch: t.epoch})
+	t.quiet()
+}
+
+// peerPauses acts on SignalPause; t.mu is held.
+func (t *Transfer) peerPauses() error {
+	if t.peerPaused {
+		return fmt.Errorf("second pause in epoch %d: %w", t.epoch, ErrMalformed)
+	}
+	t.peerPaused = true
+	t.pause()
+	t.quiet()
+	return nil
+}
+
+// quiet ends the epoch if it is paused and nothing is on its way; t.mu is held.
+func (t *Transfer) quiet() {
+	if t.pausing && t.peerPaused && t.flying == 0 && len(t.asked) == 0 && t.stop != nil {
+		t.stop(errSwitch)
+	}
+}
