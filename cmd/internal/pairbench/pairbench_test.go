@@ -1,0 +1,175 @@
+package pairbench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"hcclps/p2p"
+	"hcclps/p2p/inproc"
+	"hcclps/p2p/shm"
+)
+
+// pairs connects two ranks in the way of a transport, both in this process, and calls f as rank 0.
+func pairs(t *testing.T, cfg Config, f func(ctx context.Context, p *Pair) error) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if cfg.Transport == Inproc {
+		p := Together(ctx)
+		return p.Do(ctx, func(ctx context.Context) error { return f(ctx, p) })
+	}
+	cfg.Dir = t.TempDir()
+	host, err := Listen(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	served := make(chan error, 1)
+	go func() {
+		p, err := Dial(ctx, cfg, host.Addr())
+		if err == nil {
+			err = p.Do(ctx, func(ctx context.Context) error { return Serve(ctx, p) })
+		}
+		served <- err
+	}()
+	p, err := host.Accept(ctx)
+	if err == nil {
+		err = p.Do(ctx, func(ctx context.Context) error { return f(ctx, p) })
+	}
+	if err != nil {
+		cancel()
+	}
+	return errors.Join(err, <-served)
+}
+
+func TestEveryTransportIsMeasured(t *testing.T) {
+	sizes := []int{0, 1, 8, 1000, 1 << 16, 3<<20 + 1}
+	for _, transport := range Transports() {
+		for _, both := range []bool{false, true} {
+			name := transport
+			if both {
+				name += "/both"
+			}
+			t.Run(name, func(t *testing.T) {
+				var got []Result
+				err := pairs(t, Config{Transport: transport, Stripes: 2, Checksum: both}, func(ctx context.Context, p *Pair) error {
+					return Run(ctx, p, Spec{Sizes: sizes, Both: both, Time: 10 * time.Millisecond, Rounds: 2}, func(r Result) error {
+						got = append(got, r)
+						return nil
+					})
+				})
+				if errors.Is(err, shm.ErrNotLocal) {
+					t.Skipf("no shared memory here: %v", err)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i, r := range got {
+					if r.Size != sizes[i] || r.Wrong != 0 || r.Micros <= 0 || (r.Algbw > 0) != (r.Size > 0) {
+						t.Errorf("%+v", r)
+					}
+					if want := map[bool]float64{false: r.Algbw, true: 2 * r.Algbw}[both]; r.Busbw != want {
+						t.Errorf("busbw %v of %+v, want %v", r.Busbw, r, want)
+					}
+				}
+				if len(got) != len(sizes) {
+					t.Errorf("%d results of %d", len(got), len(sizes))
+				}
+			})
+		}
+	}
+}
+
+// twist changes one byte of each message of a size.
+type twist struct {
+	p2p.Comm
+	size int
+}
+
+func (t twist) Isend(peer int, b p2p.Buffer) *p2p.Request {
+	if b.Len() != t.size {
+		return t.Comm.Isend(peer, b)
+	}
+	bad := append([]byte(nil), b.Host()...)
+	bad[len(bad)-1] ^= 1
+	return t.Comm.Isend(peer, p2p.Bytes(bad))
+}
+
+func TestWrongContentsAreCounted(t *testing.T) {
+	for _, size := range []int{2, 4099} {
+		comms := inproc.World(2)
+		p := &Pair{Transport: Inproc, Comm: twist{comms[0], size}, peer: newLocal(t.Context(), comms[1])}
+		var got Result
+		err := Run(t.Context(), p, Spec{Sizes: []int{size}, Time: time.Millisecond, Rounds: 1, Slots: 4}, func(r Result) error {
+			got = r
+			return nil
+		})
+		if err != nil || got.Wrong != 8 { // four of a ping-pong, four of a stream
+			t.Errorf("%d bytes: %d wrong, want 8; %v", size, got.Wrong, err)
+		}
+	}
+}
+
+func TestContentsDependOnPlaceRankAndSlot(t *testing.T) {
+	for _, n := range []int{1, 7, 8, 9, 100} {
+		b := make([]byte, n)
+		fill(b, 1, 3)
+		if !filled(b, 1, 3) {
+			t.Errorf("%d bytes do not hold what was written", n)
+		}
+		if n > 1 && (filled(b, 0, 3) || filled(b, 1, 4)) {
+			t.Errorf("%d bytes of rank 1 and slot 3 pass for others", n)
+		}
+		for i := range b {
+			if b[i]++; filled(b, 1, 3) {
+				t.Errorf("%d bytes with byte %d changed pass", n, i)
+			}
+			b[i]--
+		}
+	}
+}
+
+func TestRankThatDiesIsAnError(t *testing.T) {
+	err := pairs(t, Config{Transport: Unix}, func(ctx context.Context, p *Pair) error {
+		if err := p.Comm.Close(); err != nil {
+			return err
+		}
+		return Run(ctx, p, Spec{Sizes: []int{8}, Time: time.Millisecond}, func(Result) error { return nil })
+	})
+	if !errors.Is(err, p2p.ErrClosed) {
+		t.Errorf("measured over a closed Comm: %v", err)
+	}
+}
+
+func TestNobodyDials(t *testing.T) {
+	host, err := Listen(t.Context(), Config{Transport: TCP})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("the other process has ended"))
+	if _, err := host.Accept(ctx); err == nil || !strings.Contains(err.Error(), "the other process has ended") {
+		t.Errorf("accepted nobody: %v", err)
+	}
+}
+
+func TestTable(t *testing.T) {
+	var human, machine strings.Builder
+	r := Result{Size: 1 << 20, Count: 1 << 20, Type: "uint8", Redop: "none", Micros: 81.2, Algbw: 13.24, Busbw: 13.24, CPU: 0.14, Slots: 8, Number: 40}
+	for w, json := range map[*strings.Builder]bool{&human: false, &machine: true} {
+		tab := NewTable(w, json)
+		if err := errors.Join(tab.Head("shm"), tab.Row(r)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if lines := strings.Split(human.String(), "\n"); len(lines) != 5 || len(lines[1]) != len(lines[3]) {
+		t.Errorf("columns do not line up:\n%s", human.String())
+	}
+	var got Result
+	if err := json.Unmarshal([]byte(machine.String()), &got); err != nil || got != r {
+		t.Errorf("%+v printed as %s: %v", r, machine.String(), err)
+	}
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"hcclps/cmd/internal/pairbench"
+)
+
+func TestBenchOfTwoProcesses(t *testing.T) {
+	bin := build(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for _, transport := range []string{pairbench.Inproc, pairbench.Unix, pairbench.TLS} {
+		out, err := exec.CommandContext(ctx, filepath.Join(bin, "ps-worker"), "bench", "p2p", "--transport", transport,
+			"--sizes", "8,64KiB", "--time", "20ms", "--rounds", "1", "--json", "--bidir").Output()
+		if err != nil {
+			t.Fatalf("%s: %v", transport, err)
+		}
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		for i, want := range []int{8, 64 << 10} {
+			var r pairbench.Result
+			if err := json.Unmarshal([]byte(lines[i]), &r); err != nil || r.Size != want || r.Wrong != 0 || r.Algbw <= 0 || r.Micros <= 0 {
+				t.Errorf("%s: %s: %v", transport, lines[i], err)
+			}
+		}
+		if len(lines) != 2 {
+			t.Errorf("%s: %d lines, want 2: %s", transport, len(lines), out)
+		}
+	}
+}
+
+func TestUsageOfBench(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--transport", "tpc"}, "did you mean tcp?"},
+		{[]string{"--sizes", "8,many"}, `"many"`},
+		{[]string{"--sizes", "4GiB"}, "2GiB"},
+		{[]string{"--stripes", "0"}, "stripes"},
+		{[]string{"--rounds", "0"}, "rounds"},
+		{[]string{"extra"}, `"extra"`},
+	} {
+		code, _, stderr := command(t.Context(), append([]string{"bench", "p2p"}, c.args...)...)
+		if code != 2 || !strings.Contains(stderr, c.says) {
+			t.Errorf("%q: exit %d, %q: want 2 and %q", c.args, code, stderr, c.says)
+		}
+	}
+}
