@@ -28,7 +28,9 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	simLib, simErr = sim.Build(ctx, dir)
+	if simLib = os.Getenv(acl.EnvLib); simLib == "" { // else one that is built already
+		simLib, simErr = sim.Build(ctx, dir)
+	}
 	cancel()
 	code := m.Run()
 	_ = os.RemoveAll(dir)
