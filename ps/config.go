@@ -43,7 +43,7 @@ type Config struct {
 	Advertise     string        // address others dial, default Listen
 	TLSCert       string        // PEM files, all three or none: with the default Network every TCP connection is TLS 1.3,
 	TLSKey        string        // with a certificate of the CA on both sides
-	TLSCA         string        // none of them is encrypted within the host
+	TLSCA         string        // within the host certificates are shown, and nothing is encrypted
 	TokenFile     string        // with the default Network: a secret that every process of the cluster must know
 	Peers         []string      // first start: advertised addresses of all servers, this one's among them; the first founds the cluster
 	Replicas      int           // copies of each group, 1, 3 or 5; default 3, or 1 with fewer than 3 servers

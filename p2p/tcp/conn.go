@@ -3,6 +3,7 @@ package tcp
 import (
 	"bytes"
 	"crypto/tls"
+	"encoding/binary"
 	"io"
 	"net"
 	"sync/atomic"
@@ -33,6 +34,43 @@ func (c *prefixed) Read(b []byte) (int, error) {
 		return n, nil
 	}
 	return c.Conn.Read(b)
+}
+
+// under is what TLS reads from: where it ends early, no more than it needs.
+func under(conn net.Conn) net.Conn {
+	socket := conn
+	if p, ok := conn.(*prefixed); ok {
+		socket = p.Conn
+	}
+	if isUnix(socket) {
+		return &records{Conn: conn}
+	}
+	return conn
+}
+
+// records gives out the records of TLS one by one: TLS reads whatever there is otherwise, and what follows the last record is not its own.
+type records struct {
+	net.Conn
+	head []byte // of the record, as far as it is not given out
+	left int    // of the record after that
+}
+
+func (r *records) Read(b []byte) (int, error) {
+	if len(r.head) == 0 && r.left == 0 {
+		var head [5]byte
+		if _, err := io.ReadFull(r.Conn, head[:]); err != nil {
+			return 0, err
+		}
+		r.head, r.left = head[:], int(binary.BigEndian.Uint16(head[3:]))
+	}
+	if len(r.head) > 0 {
+		n := copy(b, r.head)
+		r.head = r.head[n:]
+		return n, nil
+	}
+	n, err := r.Conn.Read(b[:min(len(b), r.left)])
+	r.left -= n
+	return n, err
 }
 
 type guardedTLS struct {

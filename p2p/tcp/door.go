@@ -37,8 +37,8 @@ const (
 
 // knock is the dialler's side. What it returns is admitted.
 func (n Network) knock(ctx context.Context, conn net.Conn, addr string) (net.Conn, error) {
-	secured := n.tls != nil && !isUnix(conn)
-	if !secured && n.token == nil {
+	shows := n.shows(conn)
+	if !shows && n.token == nil {
 		return plain(conn), nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, admitTimeout, fmt.Errorf("it was silent for %v", admitTimeout))
@@ -46,16 +46,19 @@ func (n Network) knock(ctx context.Context, conn net.Conn, addr string) (net.Con
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	var binding []byte
 	var err error
-	admitted := conn
-	if secured {
-		t := tls.Client(conn, n.tls.client(hostOf(addr)))
-		admitted = &secure{Conn: t, raw: conn}
+	admitted, inside := conn, conn
+	if shows {
+		t := tls.Client(under(conn), n.tls.client(hostOf(addr)))
+		inside = &secure{Conn: t, raw: conn}
+		if !isUnix(conn) {
+			admitted = inside
+		}
 		if err = t.Handshake(); err == nil { //nolint:noctx // bounded by the deadline above
 			binding, err = bind(t)
 		}
 	}
 	if err == nil {
-		err = n.introduce(admitted, binding)
+		err = n.introduce(inside, binding)
 	}
 	if !stop() {
 		return nil, context.Cause(ctx)
@@ -64,6 +67,13 @@ func (n Network) knock(ctx context.Context, conn net.Conn, addr string) (net.Con
 		return nil, n.why(err)
 	}
 	return admitted, nil
+}
+
+// shows says whether certificates are shown on conn. Within the host they are on the sockets that no folder guards: TLS ends there when both
+// sides are admitted.
+func (n Network) shows(conn net.Conn) bool {
+	_, local := conn.(*localConn)
+	return n.tls != nil && (local || !isUnix(conn))
 }
 
 // introduce says whether there is a token, proves it, and waits for the verdict.
@@ -97,16 +107,19 @@ func (n Network) why(err error) error {
 
 // guard is the acceptor's side. What it returns admits the dialler in its first Read or Write.
 func (n Network) guard(conn net.Conn) net.Conn {
-	secured := n.tls != nil && !isUnix(conn)
-	if !secured && n.token == nil {
+	shows := n.shows(conn)
+	if !shows && n.token == nil {
 		return conn
 	}
 	p := &prefixed{Conn: conn}
-	if secured {
-		s := &secure{Conn: tls.Server(p, n.tls.config), raw: conn}
-		return &guardedTLS{s, &door{let: func() error { return n.admit(p, s.Conn) }}}
+	var t *tls.Conn
+	if shows {
+		t = tls.Server(under(p), n.tls.config)
 	}
-	d := &door{let: func() error { return n.admit(p, nil) }}
+	d := &door{let: func() error { return n.admit(p, t) }}
+	if shows && !isUnix(conn) {
+		return &guardedTLS{&secure{Conn: t, raw: conn}, d}
+	}
 	switch c := conn.(type) {
 	case *net.TCPConn:
 		return &guardedTCP{c, d}

@@ -13,8 +13,8 @@ import (
 // A server that is reached at a TCP address is reached on its own host by a Unix socket too, which costs half as much CPU: an abstract one, that
 // is in no folder and is gone with the process, under a name made of cluster and address. Its namespace is that of the network
 // devices, so whoever finds a name there would have reached the same address by TCP. Anybody on the host may take such a
-// name, so each side has the kernel say whose process the other is: the same user's, or it is not used. The hello
-// that follows verifies the rest, as everywhere.
+// name, so each side has the kernel say whose process the other is: the same user's, or it is not used. Certificates, token and
+// hello are asked for as everywhere; only the encryption is left out.
 
 // localName is the name of a server's socket.
 func localName(cluster, addr string) string {

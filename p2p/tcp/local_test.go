@@ -75,6 +75,13 @@ func TestServersOfThisHostAreReachedByUnixSockets(t *testing.T) {
 			if got != "unix" || !isUnix(conn) || !strings.Contains(conn.RemoteAddr().String(), "pid ") {
 				t.Errorf("with a socket: %q of %T at %s", got, conn, conn.RemoteAddr())
 			}
+			if n.tls != nil {
+				stranger := network(t, "", authority(t))
+				stranger.local, stranger.token = n.local, n.token
+				if _, err := stranger.Dial(t.Context(), addr); err == nil || !strings.Contains(err.Error(), "is not of the CA") {
+					t.Errorf("with a certificate of another CA: %v", err)
+				}
+			}
 			other := n
 			other.local += "x"
 			if got, _ := ask(t, other, addr); got != "tcp" {
@@ -110,5 +117,33 @@ func TestFalseSocketIsNotUsed(t *testing.T) {
 	serve(t, squatter, strings.Repeat("mine", 20))
 	if got, _ := ask(t, n, far.Addr().String()); got != "tcp" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// Who was accepted may speak first: nothing of that is lost in the TLS that ends before it.
+func TestWordsRightBehindTheDoor(t *testing.T) {
+	n := network(t, "", authority(t))
+	n.local = t.Name() + t.TempDir()
+	l, err := n.ListenLocal(t.Context(), "127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		conn, err := l.Accept()
+		if err == nil {
+			_, _ = io.WriteString(conn, "at once")
+			_ = conn.Close()
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	conn, err := n.Dial(ctx, "127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if b, err := io.ReadAll(conn); err != nil || string(b) != "at once" {
+		t.Errorf("read %q, %v", b, err)
 	}
 }

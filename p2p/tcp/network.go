@@ -33,8 +33,8 @@ type NetworkConfig struct {
 // With TLS or a token a dialler is admitted by the acceptor before anything else is read, within 3 s. Dial returns when it is. A
 // connection that was accepted does its part in its first Read, so that Accept never waits.
 //
-// Unix sockets are never encrypted: nothing of them leaves the host, and access is by file permissions, or by user where there
-// is no file.
+// Unix sockets are never encrypted: nothing of them leaves the host. Those of Local ask for certificates and the token as TCP does; those
+// with a path ask for the token alone, the rest is in the permissions of their folder.
 type Network struct {
 	tls   *credentials
 	token []byte
