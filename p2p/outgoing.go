@@ -189,10 +189,7 @@ func (t *Transfer) rewind(taken uint64) {
 	}
 	t.asked, t.issued, t.confirmed = nil, 0, 0
 	for _, o := range t.outs {
-		if o.cancelled || o.ended {
-			continue
-		}
-		if o.granted > o.acked {
+		if o.granted > o.acked && !o.cancelled {
 			t.stats.Resumed += uint64(o.acked)
 			t.stats.Again += uint64(o.granted - o.acked)
 		}

@@ -32,6 +32,7 @@ func stress(t *testing.T, seed uint64, count int) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	comms := rng.Uint64()
 	r := newRig(t, rigConfig{
+		lag:    time.Duration(rng.IntN(2)) * 300 * time.Microsecond,
 		policy: p2p.Policy{Chunk: p2p.ChunkPolicy{Fixed: 4096}, Retry: p2p.RetryPolicy{Tries: 20}, Stall: time.Second},
 		wrap: func(epoch uint32, rank int, c p2p.Comm) (p2p.Comm, error) {
 			if (epoch*7+uint32(rank))%11 == 5 {

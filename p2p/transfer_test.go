@@ -55,6 +55,7 @@ func (r *runner) Close() error {
 
 type rigConfig struct {
 	policy p2p.Policy
+	lag    time.Duration // the most that a signal waits
 	wrap   func(epoch uint32, rank int, c p2p.Comm) (p2p.Comm, error)
 }
 
@@ -86,6 +87,9 @@ func newRig(t *testing.T, cfg rigConfig) *rig {
 			for {
 				select {
 				case s := <-wires[rank]:
+					if cfg.lag > 0 {
+						<-time.After(rand.N(cfg.lag))
+					}
 					again, err := p2p.DecodeSignal(p2p.AppendSignal(nil, s))
 					if err == nil {
 						err = r.ends[rank].Signalled(again)
