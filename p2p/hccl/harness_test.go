@@ -45,17 +45,13 @@ var (
 	libErr  error
 )
 
-// secondMillis is how long a second of the simulator's time-outs lasts in this process.
-const secondMillis = "50"
-
-// simulator is the simulator in this process, a 910B.
+// simulator is the simulator in this process, a 910B unless the environment says otherwise.
 func simulator(t testing.TB) *acl.Lib {
 	t.Helper()
 	needSim(t)
 	libOnce.Do(func() {
 		if theLib, libErr = acl.Load(simLib); libErr == nil {
-			libErr = errors.Join(theLib.Setenv("HCCL_SIM_QUIET", "1"), theLib.Setenv("ASCEND_GLOBAL_LOG_LEVEL", "4"),
-				theLib.Setenv("HCCL_SIM_SECOND_MS", secondMillis))
+			libErr = errors.Join(theLib.Setenv("HCCL_SIM_QUIET", "1"), theLib.Setenv("ASCEND_GLOBAL_LOG_LEVEL", "4"))
 		}
 	})
 	if libErr != nil {

@@ -1,0 +1,63 @@
+package hccl_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// told waits until a process says something that begins with want.
+func told(t *testing.T, lines <-chan string, want string) string {
+	t.Helper()
+	late := time.After(patience)
+	for {
+		select {
+		case line, ok := <-lines:
+			if !ok {
+				t.Fatalf("the process ended before it said %q", want)
+			}
+			t.Log(line)
+			if rest, ok := strings.CutPrefix(line, want); ok {
+				return strings.TrimSpace(rest)
+			}
+			if strings.HasPrefix(line, "error") {
+				t.Fatalf("want %q", want)
+			}
+		case <-late:
+			t.Fatalf("the process did not say %q in %v", want, patience)
+		}
+	}
+}
+
+// A peer that is killed at any moment costs its own pair, and no other a push; then a fresh peer can come. The time-outs
+// of HCCL are minutes, so nothing here waits for them.
+func TestPeerDies(t *testing.T) {
+	tests := []struct {
+		die   string
+		says  string // what the survivor says of it
+		again string // and of the next peer
+	}{
+		{"create", "refused", "refused"}, // there is no way out of a creation but to wait
+		{"first", "refused", "paired"},
+		{"later:3", "lost", "paired"},
+	}
+	for _, test := range tests {
+		t.Run(test.die, func(t *testing.T) {
+			t.Parallel()
+			_, lines := start(t, role{Kind: "survivor", Device: 0})
+			addr := told(t, lines, "listens")
+			start(t, role{Kind: "sink", Addr: addr, Device: 1})
+			told(t, lines, "pushed")
+			start(t, role{Kind: "source", Addr: addr, Device: 2}, "HCCL_SIM_DIE="+test.die)
+			why := told(t, lines, test.says)
+			if !strings.Contains(why, "peer lost") {
+				t.Errorf("the survivor says %q", why)
+			}
+			told(t, lines, "pushed")
+			start(t, role{Kind: "source", Addr: addr, Device: 2})
+			if why := told(t, lines, test.again); test.again == "refused" && !strings.Contains(why, "busy") {
+				t.Errorf("the survivor says %q of the next", why)
+			}
+		})
+	}
+}
