@@ -103,8 +103,11 @@ func (d *Device) bury(b *bond, e ending, freed func(error)) {
 		<-d.issuer.start(func() error { return nil }) // nothing of the pair is queued there any more
 		halted := d.halt(b, e)
 		freed(halted)
+		if e == endDrained && b.comm != 0 {
+			err = <-d.steward.start(func() error { return d.lib.AsyncError(b.comm) })
+		}
 		if e != endStuck {
-			err = d.destroyComm(b)
+			err = errors.Join(err, d.destroyComm(b))
 		}
 		err = errors.Join(err, halted, <-d.steward.start(func() error { return b.strip(d.lib, e != endDrained) }))
 		d.release()

@@ -3,6 +3,7 @@ package hccl_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"os"
 	"sync"
@@ -74,6 +75,9 @@ func needSim(t testing.TB) {
 func device(t testing.TB, cfg hccl.Config) *hccl.Device {
 	t.Helper()
 	cfg.Lib = simulator(t)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(complainer{slog.DiscardHandler, t})
+	}
 	d, err := hccl.Open(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -91,6 +95,24 @@ func device(t testing.TB, cfg hccl.Config) *hccl.Device {
 		<-ended
 	})
 	return d
+}
+
+// complainer fails a test with every warning: HCCL has found a fault of ours.
+type complainer struct {
+	slog.Handler
+	t testing.TB
+}
+
+func (c complainer) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
+
+func (c complainer) Handle(_ context.Context, r slog.Record) error {
+	text := r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		text += " " + a.String()
+		return true
+	})
+	c.t.Error(text)
+	return nil
 }
 
 // pipe is a connection over loopback.
@@ -126,6 +148,17 @@ func pair(t testing.TB, devices [2]*hccl.Device) ([2]*hccl.Comm, [2]error) {
 	}
 	wg.Wait()
 	return comms, errs
+}
+
+func mustPair(t testing.TB, devices [2]*hccl.Device) [2]*hccl.Comm {
+	t.Helper()
+	comms, errs := pair(t, devices)
+	for _, err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return comms
 }
 
 // run runs the Comms of a pair until the test ends.
