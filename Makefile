@@ -4,7 +4,7 @@ FUZZTIME ?= 20s
 BENCH    ?= .
 SEEDS    ?= 200
 
-.PHONY: build test race lint fmt fuzz bench bench-ctr sim cover check accept tidy
+.PHONY: build test race lint fmt fuzz bench bench-ctr bench-peers sim cover check accept tidy
 
 build: ## programs into bin/
 	$(GO) build -trimpath -o bin/ ./cmd/...
@@ -23,6 +23,8 @@ bench: ## BENCH=regexp chooses; all of it wants 8 GB and half an hour
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 2h ./...
 bench-ctr: ## training speed beside torch's; HCCLPS_PEERS names the peer's program
 	bench/ctr.sh
+bench-peers: ## transport beside Open MPI, MPICH and iperf3, as far as they are installed
+	bench/peers.sh
 sim: ## seeded faults, judged by the verifier
 	$(GO) test -count=1 -timeout 15m -run 'TestVerifier' ./ps/pstest -seeds $(SEEDS)
 cover:
