@@ -106,7 +106,7 @@ func (t *Transfer) granted(s Signal) error {
 		return fmt.Errorf("grant after pause: %w", ErrMalformed)
 	case o == nil:
 		return fmt.Errorf("grant for transfer %d, which nobody offered: %w", s.ID, ErrMalformed)
-	case len(t.asked) >= MaxWindow:
+	case len(t.asked)-t.issued >= MaxWindow:
 		return fmt.Errorf("more than %d grants outstanding: %w", MaxWindow, ErrMalformed)
 	}
 	off, n := int(s.Offset), int(s.Bytes)

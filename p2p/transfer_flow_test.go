@@ -1,0 +1,393 @@
+package p2p_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"hcclps/p2p"
+)
+
+// byHand is one end of a Transfer whose Comm and peer are the test.
+type byHand struct {
+	*p2p.Transfer
+	signals chan p2p.Signal
+	comm    *handComm
+	ended   chan error
+	stop    context.CancelFunc
+}
+
+// handComm is a Comm whose requests complete when the test says so.
+type handComm struct {
+	posted chan p2p.Completion
+	bufs   chan []byte
+}
+
+func (c *handComm) Rank() int { return 0 }
+func (c *handComm) Size() int { return 2 }
+
+func (c *handComm) post(_ int, b p2p.Buffer) *p2p.Request {
+	r, done := p2p.NewRequest()
+	c.bufs <- b.Host()
+	c.posted <- done
+	return r
+}
+
+func (c *handComm) Isend(peer int, b p2p.Buffer) *p2p.Request { return c.post(peer, b) }
+func (c *handComm) Irecv(peer int, b p2p.Buffer) *p2p.Request { return c.post(peer, b) }
+
+func (c *handComm) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+func (c *handComm) Close() error {
+	for {
+		select {
+		case done := <-c.posted:
+			done.Complete(p2p.ErrClosed)
+		default:
+			return nil
+		}
+	}
+}
+
+func newByHand(t *testing.T, policy p2p.Policy) *byHand {
+	t.Helper()
+	h := &byHand{
+		signals: make(chan p2p.Signal, 1000), ended: make(chan error, 1),
+		comm: &handComm{posted: make(chan p2p.Completion, 100), bufs: make(chan []byte, 100)},
+	}
+	var err error
+	h.Transfer, err = p2p.NewTransfer(p2p.TransferConfig{
+		Peer: "hand", Policy: policy,
+		Open: func(context.Context, uint32) (p2p.RunningComm, error) { return h.comm, nil },
+		Post: func(s p2p.Signal) { h.signals <- s },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	h.stop = stop
+	go func() { h.ended <- h.Run(ctx) }()
+	return h
+}
+
+// complete ends the oldest n requests well.
+func (h *byHand) complete(n int) {
+	for range n {
+		(<-h.comm.posted).Complete(nil)
+		synctest.Wait()
+	}
+}
+
+// said returns the signals so far.
+func (h *byHand) said() string {
+	var all []string
+	for len(h.signals) > 0 {
+		s := <-h.signals
+		name := map[p2p.SignalKind]string{p2p.SignalGrant: "", p2p.SignalVoid: "void ", p2p.SignalDropped: "dropped ", p2p.SignalReset: "reset "}[s.Kind]
+		all = append(all, fmt.Sprintf("%s%d.%d:%d", name, s.ID, s.Offset, s.Bytes))
+	}
+	return strings.Join(all, " ")
+}
+
+func TestPullBeforePushBeforeBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newByHand(t, p2p.Policy{Chunk: p2p.ChunkPolicy{Fixed: 10}, Window: p2p.WindowPolicy{Chunks: 2}})
+		background := h.Receive(1, p2p.Background, make([]byte, 45))
+		synctest.Wait() // two of its chunks are out
+		h.Receive(2, p2p.Push, make([]byte, 15))
+		h.Receive(3, p2p.Pull, make([]byte, 20))
+		h.Receive(4, p2p.Pull, make([]byte, 1))
+		synctest.Wait()
+		h.complete(7)
+		background.Cancel(errors.New("enough")) // one chunk of it is granted, one not
+		select {
+		case <-background.Done():
+			t.Error("ended while a chunk was on its way")
+		default:
+		}
+		h.complete(2)
+		<-background.Done()
+		want := "1.0:10 1.10:10 3.0:10 3.10:10 4.0:1 2.0:10 2.10:5 1.20:10 1.30:10 dropped 1.0:0"
+		if got := h.said(); got != want {
+			t.Errorf("said %s\nwant %s", got, want)
+		}
+		late := h.Receive(5, p2p.Pull, make([]byte, 5))
+		synctest.Wait()
+		h.stop()
+		if err := <-h.ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("run ended with %v", err)
+		}
+		<-late.Done()
+		if err := late.Err(); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "receive 5 with hand: 0 of 5 bytes") {
+			t.Errorf("what was on its way ended with %v", err)
+		}
+		if in := h.Receive(6, p2p.Pull, make([]byte, 5)); !errors.Is(in.Err(), p2p.ErrClosed) {
+			t.Errorf("after the end: %v", in.Err())
+		}
+	})
+}
+
+func TestSendsFollowGrants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newByHand(t, p2p.Policy{})
+		grant := func(id, off uint64, n uint32) error {
+			return h.Signalled(p2p.Signal{Kind: p2p.SignalGrant, ID: id, Offset: off, Bytes: n})
+		}
+		a := h.Send(1, []byte("ab"), nil, []byte("cdef"), []byte("ghij"))
+		b := h.Send(2, []byte("12345"))
+		for _, err := range []error{grant(1, 0, 3), grant(2, 0, 2), grant(1, 3, 3), grant(1, 6, 3)} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, err := range []error{grant(1, 6, 1), grant(1, 10, 1), grant(1, 9, 2), grant(2, 3, 1), grant(2, 2, 4), grant(3, 0, 1)} {
+			if !errors.Is(err, p2p.ErrMalformed) {
+				t.Errorf("bad grant %d: %v", i, err)
+			}
+		}
+		synctest.Wait()
+		b.Cancel(errors.New("enough"))
+		select {
+		case <-b.Done():
+			t.Error("let go of memory that is being sent")
+		default:
+		}
+		if err := grant(2, 2, 3); err != nil {
+			t.Errorf("a grant for what was given up: %v", err)
+		}
+		var sent []string
+		for range 4 {
+			sent = append(sent, string(<-h.comm.bufs))
+			h.complete(1)
+		}
+		if want := []string{"abc", "12", "def", "ghi"}; !slices.Equal(sent, want) {
+			t.Errorf("sent %q, want %q", sent, want)
+		}
+		<-b.Done()
+		if len(h.comm.bufs) > 0 {
+			t.Error("other bytes went before the peer said that it takes them for nothing")
+		}
+		if err := h.Signalled(p2p.Signal{Kind: p2p.SignalDropped, ID: 2}); err != nil {
+			t.Error(err)
+		}
+		if got := string(<-h.comm.bufs); got != "\x00\x00\x00" { // in memory that held other bytes before
+			t.Errorf("for what was given up %q was sent", got)
+		}
+		h.complete(1)
+		if err := grant(2, 5, 1); !errors.Is(err, p2p.ErrMalformed) {
+			t.Errorf("a grant after the peer dropped it: %v", err)
+		}
+		select {
+		case <-a.Done():
+			t.Error("done before its last byte was asked for")
+		default:
+		}
+		if got := h.said(); got != "void 2.0:0" {
+			t.Errorf("said %s", got)
+		}
+		h.stop()
+		<-h.ended
+		<-a.Done()
+		var fault *p2p.TransferError
+		if !errors.As(a.Err(), &fault) || fault.Done != 9 || fault.Total != 10 {
+			t.Errorf("what was not sent whole ended with %v", a.Err())
+		}
+	})
+}
+
+func TestNonsenseIsMalformed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, signals := range map[string][]p2p.Signal{
+			"unknown kind":        {{Kind: 99}},
+			"grant of 9th epoch":  {{Kind: p2p.SignalGrant, Epoch: 9, ID: 1, Bytes: 1}},
+			"pause of 9th epoch":  {{Kind: p2p.SignalPause, Epoch: 9}},
+			"two pauses":          {{Kind: p2p.SignalPause}, {Kind: p2p.SignalPause}},
+			"grant after pause":   {{Kind: p2p.SignalPause}, {Kind: p2p.SignalGrant, ID: 1, Bytes: 1}},
+			"reset of 9th epoch":  {{Kind: p2p.SignalReset, Epoch: 9}},
+			"chunks nobody sent":  {{Kind: p2p.SignalReset, Offset: 5}},
+			"grant after reset":   {{Kind: p2p.SignalReset}, {Kind: p2p.SignalGrant, ID: 1, Bytes: 1}},
+			"two resets":          {{Kind: p2p.SignalReset}, {Kind: p2p.SignalReset}},
+			"flood of grants":     floodOfGrants(),
+			"grant over the end":  {{Kind: p2p.SignalGrant, ID: 1, Bytes: 1001}},
+			"grant from mid-body": {{Kind: p2p.SignalGrant, ID: 1, Offset: 5, Bytes: 1}},
+		} {
+			h := newByHand(t, p2p.Policy{})
+			h.Send(1, make([]byte, 1000))
+			var err error
+			for _, s := range signals {
+				if err == nil {
+					err = h.Signalled(s)
+				}
+			}
+			if !errors.Is(err, p2p.ErrMalformed) {
+				t.Errorf("%s: %v", name, err)
+			}
+			h.stop()
+			<-h.ended
+		}
+	})
+}
+
+func floodOfGrants() []p2p.Signal {
+	var all []p2p.Signal
+	for i := range uint64(4 * p2p.MaxWindow) {
+		all = append(all, p2p.Signal{Kind: p2p.SignalGrant, ID: 1, Offset: i, Bytes: 1})
+	}
+	return all
+}
+
+// A pull asked for while a push is under way waits for a window of it at most.
+func TestPullOvertakesLongPush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, rigConfig{policy: p2p.Policy{Chunk: p2p.ChunkPolicy{Fixed: 4096}}})
+		const size = 400 << 12 // 400 chunks
+		push, pull := make([]byte, size), make([]byte, 10_000)
+		r.ends[0].Send(1, noise(1, size))
+		r.ends[0].Send(2, noise(2, len(pull)))
+		before := uint64(0)
+		watched := &tap{n: len(pull), take: func(off int, p []byte) error {
+			before = r.ends[1].Stats().Received
+			copy(pull[off:], p)
+			return nil
+		}}
+		first := make(chan struct{}, size)
+		long := r.ends[1].ReceiveInto(1, p2p.Push, &tap{n: size, take: func(off int, p []byte) error {
+			copy(push[off:], p)
+			first <- struct{}{}
+			return nil
+		}})
+		<-first
+		urgent := r.ends[1].ReceiveInto(2, p2p.Pull, watched)
+		r.wait(urgent.Done())
+		r.wait(long.Done())
+		if before > 30*4096 || !bytes.Equal(pull, noise(2, len(pull))) || !bytes.Equal(push, noise(1, size)) {
+			t.Errorf("the pull was there after %d bytes of the push", before)
+		}
+	})
+}
+
+// tap is a Sink, or a Source, that calls a function.
+type tap struct {
+	n    int
+	take func(off int, p []byte) error
+}
+
+func (s *tap) Len() int                     { return s.n }
+func (s *tap) Take(off int, p []byte) error { return s.take(off, p) }
+func (s *tap) Fill(off int, p []byte) error { return s.take(off, p) }
+
+func TestSourceAndSink(t *testing.T) {
+	for _, piecewise := range []bool{false, true} {
+		t.Run(fmt.Sprintf("piecewise=%v", piecewise), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { sourceAndSink(t, piecewise) })
+		})
+	}
+}
+
+func sourceAndSink(t *testing.T, piecewise bool) {
+	t.Helper()
+	left := 30
+	r := newRig(t, rigConfig{policy: p2p.Policy{Chunk: p2p.ChunkPolicy{Fixed: 1000}}, wrap: func(_ uint32, _ int, c p2p.Comm) (p2p.Comm, error) {
+		left += 7
+		c = &dying{Comm: c, left: left}
+		if piecewise {
+			c = &inPieces{c}
+		}
+		return c, nil
+	}})
+	const size = 123_457
+	body := noise(3, size)
+	out := r.ends[1].SendFrom(1, &tap{size, func(off int, p []byte) error {
+		if off%64 != 0 {
+			t.Errorf("asked to fill from %d", off)
+		}
+		copy(p, body[off:])
+		return nil
+	}})
+	var got []byte
+	in := r.ends[0].ReceiveInto(1, p2p.Push, &tap{size, func(off int, p []byte) error {
+		if off != len(got) {
+			t.Errorf("got bytes from %d on, had %d", off, len(got))
+		}
+		got = append(got, p...)
+		return nil
+	}})
+	r.wait(out.Done())
+	r.wait(in.Done())
+	if out.Err() != nil || in.Err() != nil || !bytes.Equal(got, body) {
+		t.Errorf("%d of %d bytes: %v, %v", len(got), size, out.Err(), in.Err())
+	}
+	if s := r.ends[0].Stats(); s.Resets == 0 || s.Resumed == 0 {
+		t.Errorf("nothing was lost on the way: %+v", s)
+	}
+	full := errors.New("disk full")
+	out = r.ends[0].Send(2, body)
+	in = r.ends[1].ReceiveInto(2, p2p.Push, &tap{size, func(off int, _ []byte) error {
+		if off > 50_000 {
+			return full
+		}
+		return nil
+	}})
+	r.wait(in.Done())
+	r.wait(out.Done())
+	if !errors.Is(in.Err(), full) || !errors.Is(out.Err(), p2p.ErrCancelled) {
+		t.Errorf("a sink that failed: %v, %v", in.Err(), out.Err())
+	}
+	broken := errors.New("source broken")
+	out = r.ends[0].SendFrom(3, &tap{size, func(off int, _ []byte) error {
+		if off > 50_000 {
+			return broken
+		}
+		return nil
+	}})
+	in = r.ends[1].Receive(3, p2p.Push, make([]byte, size))
+	r.wait(in.Done())
+	r.wait(out.Done())
+	if !errors.Is(in.Err(), p2p.ErrCancelled) || !errors.Is(out.Err(), broken) {
+		t.Errorf("a source that failed: %v, %v", in.Err(), out.Err())
+	}
+	r.both(9, 40_000)
+}
+
+// inPieces makes a Comm Piecewise, in pieces of 128 bytes, by way of other memory.
+type inPieces struct{ p2p.Comm }
+
+func (c *inPieces) IsendFunc(peer, n int, fill func([]byte) error) *p2p.Request {
+	b := make([]byte, n)
+	for piece := range slices.Chunk(b, 128) {
+		if err := fill(piece); err != nil {
+			_ = c.Close()
+			return p2p.Failed(err)
+		}
+	}
+	return c.Isend(peer, p2p.Bytes(b))
+}
+
+func (c *inPieces) IrecvFunc(peer, n int, take func([]byte) error) *p2p.Request {
+	b := make([]byte, n)
+	inner := c.Irecv(peer, p2p.Bytes(b))
+	r, done := p2p.NewRequest()
+	go func() {
+		<-inner.Done()
+		err := inner.Wait(context.Background())
+		pieces := slices.Collect(slices.Chunk(b, 128))
+		if err != nil {
+			pieces = nil
+		}
+		for _, piece := range pieces {
+			if err == nil {
+				err = take(piece)
+			}
+		}
+		done.Complete(err)
+	}()
+	return r
+}
