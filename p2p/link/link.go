@@ -59,6 +59,8 @@ var (
 	ErrVersion = errors.New("wrong version")
 	// ErrWrongCluster means that the other side belongs to another cluster.
 	ErrWrongCluster = errors.New("wrong cluster")
+	// ErrNoUpgrade means, from an UpgradeFunc, that this pair will never have a better Comm: it is not asked for again.
+	ErrNoUpgrade = errors.New("no better comm")
 	// ErrWrongRecipient means that another server than the one meant answers at this address.
 	ErrWrongRecipient = errors.New("wrong recipient")
 )

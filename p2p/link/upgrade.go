@@ -51,6 +51,9 @@ func (c *caller) seekUpgrade(ctx context.Context, dial dialFunc) {
 			return
 		}
 		c.logger.Info("bulk comm is not upgraded", "peer", c.peer.From, "attempt", attempt, "err", err)
+		if errors.Is(err, ErrNoUpgrade) {
+			return
+		}
 		if time.Since(began) > maxUpgradeRest { // it was good for a while
 			pause = minUpgradeRest
 		}
