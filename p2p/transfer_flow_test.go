@@ -258,14 +258,15 @@ func TestPullOvertakesLongPush(t *testing.T) {
 			copy(pull[off:], p)
 			return nil
 		}}
-		first := make(chan struct{}, size)
+		asked := make(chan *p2p.Incoming, 1)
 		long := r.ends[1].ReceiveInto(1, p2p.Push, &tap{n: size, take: func(off int, p []byte) error {
 			copy(push[off:], p)
-			first <- struct{}{}
+			if off == 0 {
+				asked <- r.ends[1].ReceiveInto(2, p2p.Pull, watched)
+			}
 			return nil
 		}})
-		<-first
-		urgent := r.ends[1].ReceiveInto(2, p2p.Pull, watched)
+		urgent := <-asked
 		r.wait(urgent.Done())
 		r.wait(long.Done())
 		if before > 30*4096 || !bytes.Equal(pull, noise(2, len(pull))) || !bytes.Equal(push, noise(1, size)) {
