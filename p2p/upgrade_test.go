@@ -146,6 +146,7 @@ func TestUpgradeThatDiesAtOnce(t *testing.T) {
 		for rank := range 2 {
 			r.ends[rank].Upgrade(1, fast[rank])
 		}
+		synctest.Wait()
 		r.both(2, 5000)
 		if s := r.ends[0].Stats(); s.Switches != 1 || s.Resets != 1 {
 			t.Errorf("%+v", s)
