@@ -1,0 +1,157 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"net"
+	"os"
+
+	"hcclps/p2p/hccl"
+	"hcclps/p2p/hccl/acl"
+	"hcclps/p2p/link"
+	"hcclps/p2p/shm"
+	"hcclps/p2p/tcp"
+)
+
+// NoDevice is Config.Device of a process that owns no NPU.
+const NoDevice = -1
+
+// Config says what may carry the bulk of a process's pairs.
+type Config struct {
+	Transport  Transport    // default Auto
+	NoFallback bool         // a pair that cannot have Transport fails, instead of going by TCP
+	Device     int          // logical number of the NPU that this process owns, or NoDevice
+	Logger     *slog.Logger // nil: discard
+}
+
+// Bulk makes the bulk Comms of a process's pairs. Its methods may be called by any number of goroutines.
+type Bulk struct {
+	cfg    Config
+	ours   offer
+	device *hccl.Device // nil: none
+}
+
+// NewBulk checks the configuration, and with a device loads CANN. It starts nothing: pairs of the device wait for Run.
+func NewBulk(cfg Config) (*Bulk, error) {
+	if cfg.Transport == "" {
+		cfg.Transport = Auto
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	switch {
+	case cfg.Transport != Auto && cfg.Transport != TCP && cfg.Transport != SHM && cfg.Transport != HCCL:
+		return nil, fmt.Errorf("choose transport %q: want one of %v", cfg.Transport, Transports())
+	case cfg.Transport == HCCL && cfg.Device == NoDevice:
+		return nil, errors.New("choose transport hccl: it needs a device of this process: give --device N")
+	case cfg.Device < NoDevice:
+		return nil, fmt.Errorf("choose device %d: want 0 or more, or none", cfg.Device)
+	}
+	b := &Bulk{cfg: cfg, ours: cfg.offer(machine())}
+	if cfg.Device == NoDevice {
+		return b, nil
+	}
+	lib, err := acl.Load("")
+	if err == nil {
+		b.device, err = hccl.Open(hccl.Config{Lib: lib, Device: cfg.Device, Logger: cfg.Logger})
+	}
+	switch {
+	case err != nil && (cfg.NoFallback || cfg.Transport == Auto): // auto with a device that is not there is a mistake
+		return nil, fmt.Errorf("use device %d: %w", cfg.Device, err)
+	case err != nil:
+		cfg.Logger.Warn("no hccl: bulk goes by tcp", "device", cfg.Device, "err", err)
+		b.ours.takes &^= viaHCCL
+	}
+	return b, nil
+}
+
+// Run owns the threads of the device. It returns when ctx has ended, or with the fault that ended the device.
+func (b *Bulk) Run(ctx context.Context) error {
+	if b.device == nil {
+		<-ctx.Done()
+		return nil
+	}
+	return b.device.Run(ctx)
+}
+
+// Pair is a [link.PairFunc]: shared memory where both ends are on one host and take it, else TCP.
+func (b *Bulk) Pair(ctx context.Context, conns []net.Conn, rank int) (link.Comm, error) {
+	theirs, err := exchange(ctx, conns[0], b.ours)
+	var try ways
+	var fallback bool
+	if err == nil {
+		try, fallback, err = first(b.ours, theirs)
+	}
+	if err != nil {
+		closeAll(conns)
+		return nil, err
+	}
+	log := b.cfg.Logger.With("peer", conns[0].RemoteAddr().String())
+	reason := fmt.Sprintf("this side takes %v, the other %v", b.ours.takes, theirs.takes)
+	if try == viaSHM {
+		comm, err := shm.Negotiate(ctx, conns[0], rank, shm.Config{Logger: b.cfg.Logger})
+		switch {
+		case err == nil:
+			closeAll(conns[1:])
+			log.Info("bulk goes by shm", "reason", reason)
+			return comm, nil
+		case !errors.Is(err, shm.ErrNotLocal):
+			closeAll(conns[1:])
+			return nil, err
+		case !fallback:
+			closeAll(conns)
+			return nil, fmt.Errorf("%w: and one side takes nothing else; change --transport or drop --no-fallback", err)
+		}
+		reason = err.Error()
+	}
+	log.Info("bulk goes by tcp", "stripes", len(conns), "reason", reason)
+	return tcp.Pair(conns, rank), nil
+}
+
+// Upgrade is a [link.UpgradeFunc]: it makes the HCCL pair of two devices. It is nil in a process without one.
+func (b *Bulk) Upgrade() link.UpgradeFunc {
+	if b.device == nil {
+		return nil
+	}
+	return b.upgrade
+}
+
+func (b *Bulk) upgrade(ctx context.Context, conn net.Conn, rank int) (link.Comm, error) {
+	theirs, err := exchange(ctx, conn, b.ours)
+	if err == nil && !better(b.ours, theirs) {
+		err = fmt.Errorf("%w: both are on one host, or one side has no device: this side takes %v, the other %v", link.ErrNoUpgrade, b.ours.takes, theirs.takes)
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	comm, err := b.device.Pair(ctx, conn, rank)
+	switch {
+	case errors.Is(err, hccl.ErrChip):
+		return nil, fmt.Errorf("%w: %w", link.ErrNoUpgrade, err)
+	case err != nil:
+		return nil, err
+	}
+	b.cfg.Logger.Info("bulk goes by hccl", "peer", conn.RemoteAddr().String(), "device", b.cfg.Device, "chip", b.device.Chip(), "simulator", b.device.Simulator())
+	return comm, nil
+}
+
+func closeAll(conns []net.Conn) {
+	for _, c := range conns {
+		_ = c.Close() // there is nothing on it that somebody waits for
+	}
+}
+
+// machine is the same for two processes of one running kernel only, or 0.
+func machine() uint64 {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return 0
+	}
+	h := fnv.New64a()
+	_, _ = h.Write(id) // never fails
+	return h.Sum64()
+}

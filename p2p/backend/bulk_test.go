@@ -1,0 +1,150 @@
+package backend_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"hcclps/p2p"
+	"hcclps/p2p/backend"
+	"hcclps/p2p/link"
+	"hcclps/p2p/shm"
+	"hcclps/p2p/tcp"
+)
+
+// conns are both ends of n fresh TCP connections.
+func conns(t *testing.T, n int) (dialled, accepted []net.Conn) {
+	t.Helper()
+	network, err := backend.Network("tcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := network.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for range n {
+		c, err := network.Dial(t.Context(), l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		dialled, accepted = append(dialled, c), append(accepted, s)
+	}
+	return dialled, accepted
+}
+
+// pair makes both ends at once.
+func pair(t *testing.T, a, b link.PairFunc, stripes int) (comms [2]link.Comm, errs [2]error) {
+	t.Helper()
+	dialled, accepted := conns(t, stripes)
+	var both errgroup.Group
+	both.Go(func() error { comms[0], errs[0] = a(t.Context(), dialled, 0); return nil })
+	both.Go(func() error { comms[1], errs[1] = b(t.Context(), accepted, 1); return nil })
+	_ = both.Wait() // errs has them
+	return comms, errs
+}
+
+// talk sends a message over a pair and ends it.
+func talk(t *testing.T, comms [2]link.Comm) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	var run errgroup.Group
+	for _, c := range comms {
+		run.Go(func() error { return c.Run(ctx) })
+	}
+	got := make([]byte, 3)
+	recv := comms[1].Irecv(0, p2p.Bytes(got))
+	if err := p2p.Send(ctx, comms[0], 1, p2p.Bytes([]byte("abc"))); err != nil {
+		t.Error(err)
+	}
+	if err := recv.Wait(ctx); err != nil || string(got) != "abc" {
+		t.Errorf("received %q: %v", got, err)
+	}
+	for _, c := range comms {
+		_ = c.Close()
+	}
+	if err := run.Wait(); err != nil && !errors.Is(err, p2p.ErrPeer) { // the other side may have closed first
+		t.Errorf("run: %v", err)
+	}
+}
+
+func bulk(t *testing.T, cfg backend.Config) link.PairFunc {
+	t.Helper()
+	cfg.Device = backend.NoDevice
+	b, err := backend.NewBulk(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.Upgrade() != nil {
+		t.Error("a process without a device makes a better comm")
+	}
+	return b.Pair
+}
+
+func TestOneHostSharesMemory(t *testing.T) {
+	comms, errs := pair(t, bulk(t, backend.Config{}), bulk(t, backend.Config{Transport: backend.SHM, NoFallback: true}), 2)
+	if err := errors.Join(errs[:]...); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := comms[0].(*shm.Comm); !ok {
+		t.Errorf("the pair is a %T", comms[0])
+	}
+	talk(t, comms)
+}
+
+func TestOneSideWantsTCP(t *testing.T) {
+	for name, other := range map[string]link.PairFunc{"Pair": backend.Pair, "tcp by name": bulk(t, backend.Config{Transport: backend.TCP})} {
+		t.Run(name, func(t *testing.T) {
+			comms, errs := pair(t, bulk(t, backend.Config{}), other, 3)
+			if err := errors.Join(errs[:]...); err != nil {
+				t.Fatal(err)
+			}
+			if _, ok := comms[0].(*tcp.Comm); !ok {
+				t.Errorf("the pair is a %T", comms[0])
+			}
+			talk(t, comms)
+		})
+	}
+}
+
+func TestNothingInCommon(t *testing.T) {
+	_, errs := pair(t, bulk(t, backend.Config{Transport: backend.SHM, NoFallback: true}), bulk(t, backend.Config{Transport: backend.TCP, NoFallback: true}), 1)
+	for i, err := range errs {
+		if err == nil || !strings.Contains(err.Error(), "--no-fallback") {
+			t.Errorf("rank %d: %v", i, err)
+		}
+	}
+}
+
+func TestPeerThatSaysNothing(t *testing.T) {
+	dialled, accepted := conns(t, 1)
+	defer accepted[0].Close()
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer stop()
+	if _, err := backend.Pair(ctx, dialled, 0); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a silent peer: %v", err)
+	}
+}
+
+func TestBulkIsChecked(t *testing.T) {
+	for want, cfg := range map[string]backend.Config{
+		"pigeon":     {Transport: "pigeon", Device: backend.NoDevice},
+		"--device N": {Transport: backend.HCCL, Device: backend.NoDevice},
+		"device -7":  {Device: -7},
+	} {
+		if _, err := backend.NewBulk(cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v", cfg, err)
+		}
+	}
+}
