@@ -99,6 +99,7 @@ func (t *Transfer) awaitNeed(ctx context.Context) {
 func (t *Transfer) agree(ctx context.Context, cause error) error {
 	t.mu.Lock()
 	s := Signal{Kind: SignalReset, Epoch: t.epoch, Offset: t.taken, Text: cause.Error()}
+	t.discard(t.using) // the epoch may have ended before this side came to use it
 	if t.cfg.Rank == 0 && t.bothReady() {
 		t.next = t.candidate.attempt
 		s.Bytes = t.next

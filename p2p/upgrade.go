@@ -50,9 +50,14 @@ func (t *Transfer) peerIsReady(s Signal) {
 	if t.peerReady == s.Bytes {
 		t.peerReady = 0
 	}
-	if c := t.candidate; c != nil && c.attempt == s.Bytes {
+	t.discard(s.Bytes)
+}
+
+// discard closes the Comm of an attempt of which the peer has no other end; t.mu is held.
+func (t *Transfer) discard(attempt uint32) {
+	if c := t.candidate; c != nil && c.attempt == attempt {
 		t.candidate = nil
-		_ = c.comm.Close() // the peer has no other end of it
+		_ = c.comm.Close() // it never came into use
 	}
 }
 
