@@ -1,7 +1,6 @@
 package hccl
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	"hcclps/p2p"
-	"hcclps/p2p/hccl/acl"
 )
 
 // linger bounds how long a Comm that ends waits for the peer to end with it, and for what is on its stream.
@@ -235,14 +233,14 @@ func (c *Comm) launch(h *half, k *mark, w work) {
 		if err := c.bond.issue(c.d.lib, k, w, h.sends, 1-c.rank); err != nil {
 			return err
 		}
-		c.d.waiter.await(c.bond.ops, k.end, func(err error) { c.operated(h, k, w, c.verdict(launched, err)) })
+		c.d.waiter.await(c.bond.ops, k.end, func(err error) { c.operated(h, k, w, c.d.verdict(c.bond, launched, err)) })
 		if !staged {
 			return nil
 		}
 		if err := c.bond.download(c.d.lib, k, w); err != nil {
 			return err
 		}
-		c.d.waiter.await(c.bond.downs, w.s.copied, func(err error) { c.downloaded(h, k, w, c.verdict(launched, err)) })
+		c.d.waiter.await(c.bond.downs, w.s.copied, func(err error) { c.downloaded(h, k, w, c.d.verdict(c.bond, launched, err)) })
 		return nil
 	})
 }
@@ -258,26 +256,6 @@ func (c *Comm) onIssuer(f func() error) {
 		}
 	})
 }
-
-// verdict is whether what was launched went well. The event behind work that failed happens all the same, so the streams
-// are asked; and what took as long as HCCL waits for a peer is taken for failed whatever they say. It runs on the waiter.
-func (c *Comm) verdict(launched time.Time, err error) error {
-	if err != nil {
-		return err
-	}
-	for _, s := range []acl.Stream{c.bond.stream, c.bond.up, c.bond.down} {
-		if _, err := c.d.lib.StreamDone(s); err != nil {
-			return err
-		}
-	}
-	if took := time.Since(launched); took > c.d.cfg.ExecTimeout-execSlack {
-		return fmt.Errorf("operator took %v, the exec time-out is %v: %w", took, c.d.cfg.ExecTimeout, context.DeadlineExceeded)
-	}
-	return nil
-}
-
-// execSlack is how much earlier than by the exec time-out an operator is taken for lost.
-const execSlack = time.Second
 
 // operated is called when an operator is through, on the waiter.
 func (c *Comm) operated(h *half, k *mark, w work, err error) {
