@@ -2,39 +2,74 @@ package tcp_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"hcclps/p2p"
 	"hcclps/p2p/inproc"
 	"hcclps/p2p/p2ptest"
 	"hcclps/p2p/tcp"
+	"hcclps/p2p/tcp/certs"
 )
 
 // sockets makes both ends of some connections at addr.
-func sockets(tb testing.TB, addr string, stripes int) (client, server []net.Conn) {
+func sockets(tb testing.TB, network tcp.Network, addr string, stripes int) (client, server []net.Conn) {
 	tb.Helper()
-	var network tcp.Network
 	l, err := network.Listen(tb.Context(), addr)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	defer l.Close()
 	for range stripes {
+		accepted := make(chan net.Conn, 1)
+		go func() {
+			defer close(accepted)
+			if s, err := l.Accept(); err == nil {
+				_, _ = s.Write(nil) // opens the door
+				accepted <- s
+			}
+		}()
 		c, err := network.Dial(tb.Context(), l.Addr().String())
 		if err != nil {
 			tb.Fatal(err)
 		}
-		s, err := l.Accept()
-		if err != nil {
-			tb.Fatal(err)
+		s := <-accepted
+		if s == nil {
+			tb.Fatal("nothing accepted")
 		}
 		client, server = append(client, c), append(server, s)
 	}
 	return client, server
+}
+
+// secured makes a network with certificates of a new CA.
+func secured(tb testing.TB) tcp.Network {
+	tb.Helper()
+	dir := tb.TempDir()
+	crt, key, ca := filepath.Join(dir, "crt"), filepath.Join(dir, "key"), filepath.Join(dir, "ca")
+	authority, err := certs.NewAuthority("test", time.Hour)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	pair, err := authority.Issue(certs.Request{Name: "someone", Validity: time.Hour})
+	if err == nil {
+		err = errors.Join(pair.Write(crt, key), os.WriteFile(ca, authority.Pair().Cert, 0o600))
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	network, err := tcp.NewNetwork(tcp.NetworkConfig{TLSCert: crt, TLSKey: key, TLSCA: ca})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return network
 }
 
 // pipes makes both ends of some connections in memory.
@@ -66,9 +101,13 @@ func run(tb testing.TB, cfg tcp.Config, a, b []net.Conn) []p2p.Comm {
 
 func kinds(tb testing.TB, stripes int) map[string]func() (a, b []net.Conn) {
 	tb.Helper()
+	protected := secured(tb)
 	return map[string]func() (a, b []net.Conn){
-		"tcp":    func() (a, b []net.Conn) { return sockets(tb, "127.0.0.1:0", stripes) },
-		"unix":   func() (a, b []net.Conn) { return sockets(tb, "unix:"+filepath.Join(tb.TempDir(), "s"), stripes) },
+		"tcp": func() (a, b []net.Conn) { return sockets(tb, tcp.Network{}, "127.0.0.1:0", stripes) },
+		"tls": func() (a, b []net.Conn) { return sockets(tb, protected, "127.0.0.1:0", stripes) },
+		"unix": func() (a, b []net.Conn) {
+			return sockets(tb, tcp.Network{}, "unix:"+filepath.Join(tb.TempDir(), "s"), stripes)
+		},
 		"inproc": func() (a, b []net.Conn) { return pipes(stripes) },
 	}
 }
@@ -115,6 +154,7 @@ func benchmark(b *testing.B, comms []p2p.Comm, size int) {
 	var recvs, sends [window]*p2p.Request
 	b.SetBytes(int64(size))
 	b.ReportAllocs()
+	before := cpuSeconds(b)
 	for i := 0; b.Loop(); i++ {
 		w := i % window
 		if i >= window {
@@ -128,4 +168,15 @@ func benchmark(b *testing.B, comms []p2p.Comm, size int) {
 		recvs[w] = comms[1].Irecv(0, p2p.Bytes(in[w*size:(w+1)*size]))
 		sends[w] = comms[0].Isend(1, p2p.Bytes(out))
 	}
+	b.ReportMetric((cpuSeconds(b)-before)/(float64(b.N)*float64(size)/1e9), "cpu-s/GB")
+}
+
+// cpuSeconds is what this process, which is both ranks, has used.
+func cpuSeconds(b *testing.B) float64 {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }

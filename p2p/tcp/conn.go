@@ -6,20 +6,64 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 )
 
 // The kinds of connection. Those without TLS embed the socket itself, so that writev reaches it; it must not be used before the door
 // is open, which is so for who reads first, as every acceptor of ours does.
 
+// oneRecord is the most that TLS puts into one record.
+const oneRecord = 16 << 10
+
 // secure is a TLS connection. Close does not say goodbye: that could wait for a peer that reads nothing, and what we send says itself where
 // it ends.
 type secure struct {
 	*tls.Conn
-	raw net.Conn
+	raw  net.Conn
+	cork *cork
+
+	mu sync.Mutex // held by who writes
 }
 
 func (c *secure) Close() error { return c.raw.Close() }
+
+// Write returns when all of b is with the kernel.
+func (c *secure) Write(b []byte) (int, error) {
+	if len(b) > oneRecord {
+		return c.writeAll(net.Buffers{b})
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.Conn.Write(b)
+}
+
+// writeAll is writev as far as there is one.
+func (c *secure) writeAll(vectors net.Buffers) (n int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cork.put()
+	for _, b := range vectors {
+		m, err := c.Conn.Write(b)
+		if n += m; err != nil {
+			_ = c.cork.pull() // the first error is the cause
+			return n, err
+		}
+	}
+	return n, c.cork.pull()
+}
+
+// writeVectors writes all of them, in one system call where conn can. It empties vectors.
+func writeVectors(conn net.Conn, vectors *net.Buffers) error {
+	if c, ok := conn.(interface {
+		writeAll(vectors net.Buffers) (int, error)
+	}); ok {
+		_, err := c.writeAll(*vectors)
+		return err
+	}
+	_, err := vectors.WriteTo(conn)
+	return err
+}
 
 // prefixed gives back what was read of a connection to see what it is.
 type prefixed struct {

@@ -48,8 +48,9 @@ func (n Network) knock(ctx context.Context, conn net.Conn, addr string) (net.Con
 	var err error
 	admitted, inside := conn, conn
 	if shows {
-		t := tls.Client(under(conn), n.tls.client(hostOf(addr)))
-		inside = &secure{Conn: t, raw: conn}
+		c := &cork{Conn: under(conn)}
+		t := tls.Client(c, n.tls.client(hostOf(addr)))
+		inside = &secure{Conn: t, raw: conn, cork: c}
 		if !isUnix(conn) {
 			admitted = inside
 		}
@@ -112,13 +113,14 @@ func (n Network) guard(conn net.Conn) net.Conn {
 		return conn
 	}
 	p := &prefixed{Conn: conn}
+	c := &cork{Conn: under(p)}
 	var t *tls.Conn
 	if shows {
-		t = tls.Server(under(p), n.tls.config)
+		t = tls.Server(c, n.tls.config)
 	}
 	d := &door{let: func() error { return n.admit(p, t) }}
 	if shows && !isUnix(conn) {
-		return &guardedTLS{&secure{Conn: t, raw: conn}, d}
+		return &guardedTLS{&secure{Conn: t, raw: conn, cork: c}, d}
 	}
 	switch c := conn.(type) {
 	case *net.TCPConn:

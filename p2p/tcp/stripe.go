@@ -94,7 +94,7 @@ func (c *Comm) writePieces(k int) error {
 		}
 		vectors[0], vectors[1] = c.head(head[:0], p), p.buf
 		pending := net.Buffers(vectors[:])
-		_, err := pending.WriteTo(c.conns[k])
+		err := writeVectors(c.conns[k], &pending)
 		clear(vectors[:]) // let go of the payload
 		c.put()
 		if err != nil {

@@ -111,7 +111,7 @@ func (c *Comm) writeBatch(b *batch) error {
 		b.vectors = append(b.vectors, head)
 	}
 	b.pending = b.vectors
-	_, err := b.pending.WriteTo(c.conns[0])
+	err := writeVectors(c.conns[0], &b.pending)
 	clear(b.vectors) // let go of the payloads
 	return err
 }
