@@ -105,6 +105,15 @@ HcclResult comm_name_free(const char *name, const struct device *d)
     return taken ? hccl_fail(HCCL_E_PARA, "EI0003: communicator name %s is in use on device %d", name, d->id) : HCCL_SUCCESS;
 }
 
+struct comm *comm_named(const char *name)
+{
+    pthread_mutex_lock(&sim_lock);
+    struct comm *c = comms;
+    while (c != NULL && strcmp(c->opt.name, name) != 0) c = c->next;
+    pthread_mutex_unlock(&sim_lock);
+    return c;
+}
+
 HcclResult comm_publish(struct comm *c, HcclComm *out)
 {
     pthread_mutex_lock(&sim_lock);
@@ -223,61 +232,4 @@ HcclResult HcclCommDestroy(HcclComm comm)
     if (busy) return hccl_fail(HCCL_E_AGAIN, "communicator %s: a call is inside it", c->opt.name);
     comm_end(c);
     return HCCL_SUCCESS;
-}
-
-static HcclResult make_by_root(uint32_t n, const HcclRootInfo *info, uint32_t rank, const HcclCommConfig *config,
-                               struct device *d, HcclComm *comm)
-{
-    struct root_handle root;
-    struct comm_options opt;
-    struct member members[MAX_RANKS];
-    char id[192];
-    HcclResult rc = root_parse(info, &root);
-    if (rc == HCCL_SUCCESS) rc = comm_options(config, &opt);
-    if (rc != HCCL_SUCCESS) return rc;
-    if (opt.name[0] == 0) snprintf(opt.name, sizeof(opt.name), "%.127s", root.identifier);
-    rc = comm_name_free(opt.name, d);
-    if (rc != HCCL_SUCCESS) return rc;
-    snprintf(id, sizeof(id), "%.127s#%016llx", root.identifier, (unsigned long long)root.nonce);
-    memset(members, 0, sizeof(members));
-    members[rank] = (struct member){.phys = d->phys, .pid = (int32_t)getpid()};
-    memcpy(members[rank].host, sim_env()->host, sizeof(members[rank].host));
-    struct comm *c = comm_new(id, &opt, rank, n, members, &rc); // before the meeting: peers knock after it
-    if (c == NULL) return rc;
-    rc = root_meet(&root, n, rank, members);
-    if (rc == HCCL_SUCCESS) rc = comm_check_topology(members, n);
-    if (rc != HCCL_SUCCESS) {
-        comm_unref(c);
-        return rc;
-    }
-    memcpy(c->members, members, n * sizeof(members[0]));
-    return comm_publish(c, comm);
-}
-
-static HcclResult init_root_info(const char *function, uint32_t n, const HcclRootInfo *info, uint32_t rank,
-                                 const HcclCommConfig *config, HcclComm *comm)
-{
-    struct device *d;
-    if (info == NULL || comm == NULL) return hccl_fail(HCCL_E_PTR, "EI0003: %s: NULL argument", function);
-    if (n == 0 || n > MAX_RANKS || rank >= n)
-        return hccl_fail(HCCL_E_PARA, "EI0003: %s: rank %u of %u (the simulator makes at most %d ranks)", function, rank, n, MAX_RANKS);
-    HcclResult rc = creation_begin(&d);
-    if (rc != HCCL_SUCCESS) return rc;
-    rc = make_by_root(n, info, rank, config, d, comm);
-    creation_end(d);
-    return rc;
-}
-
-HcclResult HcclCommInitRootInfo(uint32_t nRanks, const HcclRootInfo *rootInfo, uint32_t rank, HcclComm *comm)
-{
-    HCCL_ENTER();
-    return init_root_info(__func__, nRanks, rootInfo, rank, NULL, comm);
-}
-
-HcclResult HcclCommInitRootInfoConfig(uint32_t nRanks, const HcclRootInfo *rootInfo, uint32_t rank,
-                                      const HcclCommConfig *config, HcclComm *comm)
-{
-    HCCL_ENTER();
-    if (config == NULL) return hccl_fail(HCCL_E_PTR, "EI0003: %s: NULL config", __func__);
-    return init_root_info(__func__, nRanks, rootInfo, rank, config, comm);
 }

@@ -127,6 +127,8 @@ static HcclResult share(struct comm *c, int stream)
 
 HcclResult comm_memory(struct comm *c, int stream)
 {
+    if (c->user_memory && c->ccl == NULL)
+        return hccl_fail(HCCL_E_NOT_SUPPORT, "communicator %s has registered user memory: it can have no CCL buffer", c->opt.name);
     if (c->opt.buffer_name[0] == 0) return c->ccl != NULL ? HCCL_SUCCESS : buffer_alloc(c, &c->ccl);
     HcclResult rc = HCCL_SUCCESS;
     pthread_mutex_lock(&sim_lock);

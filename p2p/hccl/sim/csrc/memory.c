@@ -64,28 +64,45 @@ static struct arena *arena_of(struct device *d)
     return a;
 }
 
+// Of a pointer that vmm_resolve has seen: mapped addresses are those of what is mapped there.
 static bool inside(const struct arena *a, const void *ptr)
 {
     return a != NULL && (const char *)ptr >= a->base && (const char *)ptr < a->base + a->size;
 }
 
+static struct arena *arena_with(const void *ptr, int *device)
+{
+    for (int i = 0; i < MAX_DEVICES; i++) {
+        struct arena *a = atomic_load(&arenas[i]);
+        if (!inside(a, ptr)) continue;
+        *device = i;
+        return a;
+    }
+    *device = -1;
+    return NULL;
+}
+
 int mem_device(const void *ptr)
 {
-    for (int i = 0; i < MAX_DEVICES; i++)
-        if (inside(atomic_load(&arenas[i]), ptr)) return i;
-    return -1;
+    int device;
+    arena_with(vmm_resolve(ptr), &device);
+    return device;
 }
 
 size_t mem_offset(const void *ptr)
 {
-    int d = mem_device(ptr);
-    return d < 0 ? 0 : (size_t)((const char *)ptr - atomic_load(&arenas[d])->base);
+    int device;
+    ptr = vmm_resolve(ptr);
+    struct arena *a = arena_with(ptr, &device);
+    return a == NULL ? 0 : (size_t)((const char *)ptr - a->base);
 }
 
 void *mem_shadow(const void *ptr)
 {
-    int d = mem_device(ptr);
-    return d < 0 ? NULL : atomic_load(&arenas[d])->shadow + mem_offset(ptr);
+    int device;
+    ptr = vmm_resolve(ptr);
+    struct arena *a = arena_with(ptr, &device);
+    return a == NULL ? NULL : a->shadow + ((const char *)ptr - a->base);
 }
 
 int arena_fd(struct device *d)
@@ -163,10 +180,10 @@ static void merge(struct block *b)
 
 aclError arena_free(void *ptr)
 {
-    int d = mem_device(ptr);
-    if (d < 0) return acl_fail(ACL_ERROR_RT_PARAM_INVALID, "aclrtFree: %p is not device memory", ptr);
-    struct arena *a = atomic_load(&arenas[d]);
-    size_t off = mem_offset(ptr);
+    int d;
+    struct arena *a = arena_with(ptr, &d);
+    if (a == NULL) return acl_fail(ACL_ERROR_RT_PARAM_INVALID, "aclrtFree: %p is not device memory", ptr);
+    size_t off = (size_t)((char *)ptr - a->base);
     pthread_mutex_lock(&a->mu);
     struct block *b = a->blocks;
     while (b != NULL && (b->off != off || b->free)) b = b->next;
@@ -200,6 +217,7 @@ void arena_reset(struct device *d)
 bool mem_live(int device, const void *ptr, size_t n)
 {
     struct arena *a = device < 0 ? NULL : atomic_load(&arenas[device]);
+    ptr = vmm_resolve(ptr);
     if (!inside(a, ptr)) return false;
     size_t off = (size_t)((const char *)ptr - a->base);
     pthread_mutex_lock(&a->mu);

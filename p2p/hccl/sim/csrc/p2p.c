@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MAX_COUNT 0x7FFFFFFFFULL
-
 struct p2p {
     struct task t;
     struct comm *c;

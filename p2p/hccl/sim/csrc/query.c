@@ -98,3 +98,11 @@ HcclResult HcclCommResume(HcclComm comm)
     HCCL_ENTER();
     return set_suspended(comm, false);
 }
+
+HcclResult HcclCommGetHandleWithName(const char *commName, HcclComm *comm)
+{
+    HCCL_ENTER();
+    if (commName == NULL || comm == NULL) return hccl_fail(HCCL_E_PTR, "EI0003: HcclCommGetHandleWithName: NULL argument");
+    *comm = comm_named(commName);
+    return *comm != NULL ? HCCL_SUCCESS : hccl_fail(HCCL_E_NOT_FOUND, "EI0003: no communicator is named %s", commName);
+}

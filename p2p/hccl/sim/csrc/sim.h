@@ -145,6 +145,8 @@ void *mem_shadow(const void *ptr);                     // where the simulator it
 size_t mem_offset(const void *ptr);                    // in the file of the device's memory
 bool mem_live(int device, const void *ptr, size_t n);  // wholly inside one living allocation
 
+const void *vmm_resolve(const void *ptr); // vmm.c: where a mapped address lies in an arena, or ptr itself
+
 // ---- stream.c, event.c ------------------------------------------------------------------------
 
 struct stream;
@@ -229,7 +231,8 @@ struct comm {
     struct member *members;
     struct context *ctx;
     struct device *dev;
-    struct comm *parent;
+    bool sub;         // made out of another one
+    bool user_memory; // HcclCommRegister was called: no CCL buffer any more
     int listener; // abstract socket that link building knocks on
     int dead;     // eventfd, readable once the communicator is destroyed
     pthread_mutex_t mu;
@@ -248,6 +251,7 @@ struct comm *comm_new(const char *id, const struct comm_options *opt, uint32_t r
                       const struct member *members, HcclResult *why);
 void comm_door(const char *id, uint32_t rank, char *name, size_t n); // the listener's abstract name
 HcclResult comm_name_free(const char *name, const struct device *d);
+struct comm *comm_named(const char *name);
 HcclResult comm_publish(struct comm *c, HcclComm *out);
 void comm_unref(struct comm *c);
 HcclResult comm_find(HcclComm handle, struct comm **c); // takes a reference
@@ -332,16 +336,30 @@ HcclResult op_push(struct op_call *call, struct task *t);
 aclError op_execute(struct comm *c, struct stream *s, aclError (*body)(void *, struct comm *, struct stream *),
                     void *arg);
 
+#define MAX_COUNT 0x7FFFFFFFFULL
 size_t dtype_size(HcclDataType t);
+HcclResult p2p_check(const char *function, const void *buf, uint64_t count, HcclDataType type);
+HcclResult batch_issue(const char *function, const HcclSendRecvItem *items, uint32_t n, HcclComm comm,
+                       aclrtStream stream);
 const char *command_name(uint32_t command);
 void reduce_into(void *acc, const void *in, uint64_t count, HcclDataType t, HcclReduceOp op);
-struct json_device {
-    int device, rank;
-    char server[64];
+HcclResult ranktable_read(const char *path, struct member *out, uint32_t *n, char *id, size_t id_n);
+
+// ---- group.c ----------------------------------------------------------------------------------
+
+// What one call of HcclCommInitRootInfo* is told.
+struct make_call {
+    const char *function;
+    uint32_t n, rank;
+    HcclRootInfo info;
+    HcclCommConfig config;
+    bool configured;
+    HcclComm *comm;
 };
-HcclResult ranktable_read(const char *path, struct json_device *out, uint32_t *n, char *digest, size_t digest_n);
+HcclResult make_by_root(const struct make_call *m);
 
 bool group_open(void);
 HcclResult group_add_p2p(const HcclSendRecvItem *item, HcclComm comm, aclrtStream stream);
+HcclResult group_add_make(const struct make_call *m);
 
 #endif

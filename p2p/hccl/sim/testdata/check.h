@@ -112,7 +112,14 @@ static inline void *device(size_t n)
     return p;
 }
 
-static inline void put(void *dst, const void *src, size_t n) { OK(aclrtMemcpy(dst, n, src, n, ACL_MEMCPY_HOST_TO_DEVICE)); }
-static inline void get(void *dst, const void *src, size_t n) { OK(aclrtMemcpy(dst, n, src, n, ACL_MEMCPY_DEVICE_TO_HOST)); }
+static inline void put(void *dst, const void *src, size_t n)
+{
+    if (n > 0) OK(aclrtMemcpy(dst, n, src, n, ACL_MEMCPY_HOST_TO_DEVICE));
+}
+
+static inline void get(void *dst, const void *src, size_t n)
+{
+    if (n > 0) OK(aclrtMemcpy(dst, n, src, n, ACL_MEMCPY_DEVICE_TO_HOST));
+}
 
 #endif
