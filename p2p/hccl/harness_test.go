@@ -3,6 +3,7 @@ package hccl_test
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -175,3 +176,28 @@ func run(t testing.TB, comms [2]*hccl.Comm) []p2p.Comm {
 	})
 	return []p2p.Comm{comms[0], comms[1]}
 }
+
+// relay listens for one connection and joins it with conn, so that a process can be given the other end of a pipe.
+func relay(t testing.TB, conn net.Conn) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			_, _ = io.Copy(conn, c)
+			_ = conn.Close()
+		}()
+		_, _ = io.Copy(c, conn)
+		_ = c.Close()
+	}()
+	return l.Addr().String()
+}
+
+var discard = slog.New(slog.DiscardHandler)
