@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -40,6 +39,7 @@ func benchP2PCommand() *cli.Command {
 			&cli.BoolFlag{Name: "bidir", Usage: "stream in both directions at once"},
 			&cli.IntFlag{Name: "stripes", Value: 1, Usage: "connections of unix, tcp and tls", EnvVars: program.Env("bench-stripes")},
 			&cli.BoolFlag{Name: "checksum", Usage: "CRC-32C of each message over unix, tcp and tls", EnvVars: program.Env("bench-checksum")},
+			&cli.StringFlag{Name: "devices", Value: "0,1", Usage: "NPUs of the two processes for hccl", EnvVars: program.Env("bench-devices")},
 			&cli.IntFlag{Name: "rounds", Value: 5, Usage: "of which the median counts", EnvVars: program.Env("bench-rounds")},
 			&cli.DurationFlag{Name: "time", Value: time.Second, Usage: "for each size, about", EnvVars: program.Env("bench-time")},
 			&cli.BoolFlag{Name: "json", Usage: "a line for each size"},
@@ -97,6 +97,9 @@ func benchSpec(c *cli.Context) (pairbench.Spec, pairbench.Config, error) {
 	if spec.Time <= 0 || spec.Rounds < 1 || cfg.Stripes < 1 || cfg.Stripes > 64 {
 		return spec, cfg, program.Usage("--time %v, --rounds %d, --stripes %d: want some time, 1 round or more, 1 to 64 stripes", spec.Time, spec.Rounds, cfg.Stripes)
 	}
+	if n, err := fmt.Sscanf(c.String("devices"), "%d,%d", &cfg.Devices[0], &cfg.Devices[1]); err != nil || n != 2 {
+		return spec, cfg, program.Usage("--devices %s: want two numbers such as 0,1", c.String("devices"))
+	}
 	for _, s := range c.StringSlice("sizes") {
 		n, err := program.Bytes("sizes", s)
 		if err != nil {
@@ -150,16 +153,15 @@ func withPair(ctx context.Context, cfg pairbench.Config, f func(context.Context,
 	return errors.Join(err, <-ended)
 }
 
-// otherProcess starts this program as rank 1. It ends with ctx, and when rank 0 is gone.
+// otherProcess starts this program as rank 1. It ends with ctx, and when rank 0 is gone: its connections end.
 func otherProcess(ctx context.Context, cfg pairbench.Config, addr string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, self, "bench", "peer", "--transport", cfg.Transport, "--dir", cfg.Dir, "--address", addr,
-		"--stripes", strconv.Itoa(cfg.Stripes), "--checksum="+strconv.FormatBool(cfg.Checksum))
+		"--stripes", strconv.Itoa(cfg.Stripes), "--checksum="+strconv.FormatBool(cfg.Checksum), "--device", strconv.Itoa(cfg.Devices[1]))
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the other process: %w", err)
@@ -177,9 +179,11 @@ func benchPeerCommand() *cli.Command {
 			&cli.StringFlag{Name: "address", Required: true},
 			&cli.IntFlag{Name: "stripes"},
 			&cli.BoolFlag{Name: "checksum"},
+			&cli.IntFlag{Name: "device"},
 		},
 		Action: func(c *cli.Context) error {
 			cfg := pairbench.Config{Transport: c.String("transport"), Dir: c.String("dir"), Stripes: c.Int("stripes"), Checksum: c.Bool("checksum")}
+			cfg.Devices[1] = c.Int("device")
 			p, err := pairbench.Dial(c.Context, cfg, c.String("address"))
 			if err != nil {
 				return err

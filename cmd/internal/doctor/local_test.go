@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -13,6 +14,8 @@ import (
 
 	"hcclps/cmd/internal/program"
 	"hcclps/p2p/backend"
+	"hcclps/p2p/hccl/acl"
+	"hcclps/p2p/hccl/sim"
 	"hcclps/ps"
 )
 
@@ -76,6 +79,28 @@ func TestDoctorOfARunningCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func TestDoctorSaysSimulator(t *testing.T) {
+	lib, err := sim.Build(t.Context(), t.TempDir())
+	if errors.Is(err, sim.ErrNoCompiler) {
+		t.Skipf("no simulator: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HCCL_SIM_QUIET", "1")
+	t.Setenv(acl.EnvLib, lib)
+	_, r := doctorOf(t.Context(), t, "--transport", "hccl")
+	r.want(t, "cann", Warn, "SIMULATOR", lib)
+	r.want(t, "hccl variables", OK, "HCCL_SIM_QUIET")
+	r.want(t, "transports", OK, "hccl: by the simulator")
+	t.Setenv(acl.EnvLib, lib+".none")
+	code, r := doctorOf(t.Context(), t)
+	if r.want(t, "cann", Fail, lib+".none", acl.EnvLib); code != 1 {
+		t.Errorf("exit %d, want 1", code)
+	}
+	r.want(t, "hccl variables", Warn, "HCCL_SIM_QUIET", "not loaded")
 }
 
 func TestUsageOfDoctor(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"hcclps/p2p/hccl/acl"
 	"hcclps/ps/optim"
 )
 
@@ -22,7 +23,9 @@ func checkVariables(_ context.Context, p *patient) []Finding {
 			continue
 		}
 		v, ok := known[name]
-		if !ok {
+		if strings.HasPrefix(name, "HCCL_SIM_") {
+			out = append(out, p.simulated(name))
+		} else if !ok {
 			out = append(out, unread(name, slices.Collect(maps.Keys(known))))
 		} else if wrong := v.check(p.vars[name]); wrong != "" {
 			out = append(out, found(p.ifHCCL(Fail), fmt.Sprintf("%s=%s: HCCL would refuse it or take it for something else (EI0001)", name, p.vars[name]), wrong))
@@ -35,6 +38,14 @@ func checkVariables(_ context.Context, p *patient) []Finding {
 		return []Finding{good("none is set: the defaults of HCCL hold")}
 	}
 	return out
+}
+
+// simulated is what to say of a variable of the simulator.
+func (p *patient) simulated(name string) Finding {
+	if p.cann.simulator {
+		return good("%s=%s, for the simulator", name, p.vars[name])
+	}
+	return found(Warn, name+" is read by the simulator alone, which is not loaded", "name it in "+acl.EnvLib)
 }
 
 // ifHCCL is l where HCCL will be used, else a warning: without HCCL nothing reads its settings.

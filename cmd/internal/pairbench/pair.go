@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hcclps/p2p"
+	"hcclps/p2p/hccl"
 	"hcclps/p2p/inproc"
 	"hcclps/p2p/link"
 	"hcclps/p2p/shm"
@@ -24,10 +25,11 @@ const (
 	Unix   = "unix"   // Unix sockets
 	TCP    = "tcp"    // TCP on loopback
 	TLS    = "tls"    // TLS 1.3 on loopback
+	HCCL   = "hccl"   // between two NPUs of this host, or of the simulator
 )
 
 // Transports lists them.
-func Transports() []string { return []string{Inproc, Shm, Unix, TCP, TLS} }
+func Transports() []string { return []string{Inproc, Shm, Unix, TCP, TLS, HCCL} }
 
 // Config says how two processes are connected. Both get the same.
 type Config struct {
@@ -35,6 +37,7 @@ type Config struct {
 	Dir       string // a private folder for sockets and certificates
 	Stripes   int    // connections of unix, tcp and tls; 0 is 1
 	Checksum  bool   // CRC-32C also where it is not needed; without it, nowhere
+	Devices   [2]int // of hccl: the NPUs of rank 0 and rank 1
 }
 
 // Pair is one end of a connected pair, or both ends of one in this process.
@@ -43,6 +46,7 @@ type Pair struct {
 	Comm      p2p.Comm
 
 	run     func(ctx context.Context) error // nil: the Comm has no goroutines
+	release func() error                    // nil: there is nothing but the Comm
 	control net.Conn                        // nil in one process
 	peer    peer
 }
@@ -53,8 +57,18 @@ type Host struct {
 	listener net.Listener
 }
 
-// setup bounds everything that is done before the Comm is there.
-const setup = 10 * time.Second
+// What bounds everything that is done before the Comm is there.
+const (
+	setup     = 10 * time.Second
+	setupHCCL = time.Minute
+)
+
+func (cfg Config) setup() time.Duration {
+	if cfg.Transport == HCCL {
+		return setupHCCL
+	}
+	return setup
+}
 
 // Listen makes what the other process dials. For certificates it writes into cfg.Dir.
 func Listen(ctx context.Context, cfg Config) (*Host, error) {
@@ -83,7 +97,7 @@ func (h *Host) Addr() string { return h.listener.Addr().String() }
 
 // Accept waits for the other process and makes rank 0. It is called once; afterwards nobody can dial any more.
 func (h *Host) Accept(ctx context.Context) (*Pair, error) {
-	ctx, cancel := context.WithTimeout(ctx, setup)
+	ctx, cancel := context.WithTimeout(ctx, h.cfg.setup())
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = h.listener.Close() })
 	defer stop()
@@ -113,7 +127,7 @@ func (h *Host) Close() error {
 
 // Dial connects to a Host and makes rank 1.
 func Dial(ctx context.Context, cfg Config, addr string) (*Pair, error) {
-	ctx, cancel := context.WithTimeout(ctx, setup)
+	ctx, cancel := context.WithTimeout(ctx, cfg.setup())
 	defer cancel()
 	network, err := cfg.network()
 	if err != nil {
@@ -149,23 +163,53 @@ func hear(ctx context.Context, c net.Conn, want int) error {
 func (cfg Config) pair(ctx context.Context, conns []net.Conn, rank int) (*Pair, error) {
 	p := &Pair{Transport: cfg.Transport, control: conns[0]}
 	p.peer = newRemote(conns[0])
-	comm, err := cfg.comm(ctx, conns[1:], rank)
+	comm, release, err := cfg.comm(ctx, conns[1:], rank)
 	if err != nil {
 		return nil, errors.Join(err, conns[0].Close())
 	}
-	p.Comm, p.run = comm, comm.Run
+	p.Comm, p.run, p.release = comm, comm.Run, release
 	return p, nil
 }
 
-func (cfg Config) comm(ctx context.Context, conns []net.Conn, rank int) (link.Comm, error) {
-	if cfg.Transport == Shm {
-		return shm.Negotiate(ctx, conns[0], rank, shm.Config{})
+func (cfg Config) comm(ctx context.Context, conns []net.Conn, rank int) (comm link.Comm, release func() error, err error) {
+	switch cfg.Transport {
+	case Shm:
+		comm, err = shm.Negotiate(ctx, conns[0], rank, shm.Config{})
+		return comm, nil, err
+	case HCCL:
+		return cfg.hccl(ctx, conns[0], rank)
 	}
 	sums := tcp.ChecksumOff
 	if cfg.Checksum {
 		sums = tcp.ChecksumOn
 	}
-	return tcp.Config{Checksum: sums}.Pair(conns, rank), nil
+	return tcp.Config{Checksum: sums}.Pair(conns, rank), nil, nil
+}
+
+// errDone ends the run of a device.
+var errDone = errors.New("measured")
+
+// hccl opens this rank's device, which runs until release is called.
+func (cfg Config) hccl(ctx context.Context, conn net.Conn, rank int) (comm link.Comm, release func() error, err error) {
+	device, err := hccl.Open(hccl.Config{Device: cfg.Devices[rank]})
+	if err != nil {
+		return nil, nil, errors.Join(err, conn.Close())
+	}
+	running, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- device.Run(running) }()
+	release = func() error {
+		cancel(errDone)
+		if err := <-ended; !errors.Is(err, errDone) {
+			return err
+		}
+		return nil
+	}
+	comm, err = device.Pair(ctx, conn, rank)
+	if err != nil {
+		return nil, nil, errors.Join(err, release())
+	}
+	return comm, release, nil
 }
 
 // Together makes both ranks in this process.
@@ -200,6 +244,9 @@ func (p *Pair) Do(ctx context.Context, f func(ctx context.Context) error) error 
 	if ended := <-ran; err == nil && !errors.Is(ended, p2p.ErrPeer) { // the other rank may have closed first
 		err = ended
 	}
+	if p.release != nil {
+		err = errors.Join(err, p.release())
+	}
 	if p.control != nil {
 		err = errors.Join(err, p.control.Close())
 	}
@@ -207,17 +254,19 @@ func (p *Pair) Do(ctx context.Context, f func(ctx context.Context) error) error 
 }
 
 func (cfg Config) stripes() int {
-	if cfg.Transport == Shm {
+	if cfg.Transport == Shm || cfg.Transport == HCCL {
 		return 1
 	}
 	return max(cfg.Stripes, 1)
 }
 
-func (cfg Config) unix() bool { return cfg.Transport == Unix || cfg.Transport == Shm }
+func (cfg Config) unix() bool {
+	return cfg.Transport == Unix || cfg.Transport == Shm || cfg.Transport == HCCL
+}
 
 func (cfg Config) network() (tcp.Network, error) {
 	switch cfg.Transport {
-	case Shm, Unix, TCP:
+	case Shm, Unix, TCP, HCCL:
 		return tcp.Network{}, nil
 	case TLS:
 		file := func(name string) string { return filepath.Join(cfg.Dir, name) }

@@ -4,11 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"hcclps/p2p"
+	"hcclps/p2p/hccl/acl"
+	"hcclps/p2p/hccl/sim"
 	"hcclps/p2p/inproc"
 	"hcclps/p2p/shm"
 )
@@ -45,8 +50,38 @@ func pairs(t *testing.T, cfg Config, f func(ctx context.Context, p *Pair) error)
 	return errors.Join(err, <-served)
 }
 
+// simulator is built once: a process must not load two.
+var simulator = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "pairbench-sim-")
+	if err != nil {
+		return "", err
+	}
+	return sim.Build(context.Background(), dir)
+})
+
+// simulate makes hccl use the simulator, if it can be built.
+func simulate(t *testing.T) error {
+	t.Helper()
+	lib, err := simulator()
+	if err != nil && !errors.Is(err, sim.ErrNoCompiler) {
+		t.Fatal(err)
+	}
+	t.Setenv("HCCL_SIM_QUIET", "1")
+	t.Setenv(acl.EnvLib, lib)
+	return err
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if lib, err := simulator(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(lib))
+	}
+	os.Exit(code)
+}
+
 func TestEveryTransportIsMeasured(t *testing.T) {
 	sizes := []int{0, 1, 8, 1000, 1 << 16, 3<<20 + 1}
+	noDevice := simulate(t)
 	for _, transport := range Transports() {
 		for _, both := range []bool{false, true} {
 			name := transport
@@ -54,8 +89,11 @@ func TestEveryTransportIsMeasured(t *testing.T) {
 				name += "/both"
 			}
 			t.Run(name, func(t *testing.T) {
+				if transport == HCCL && noDevice != nil {
+					t.Skipf("no simulator: %v", noDevice)
+				}
 				var got []Result
-				err := pairs(t, Config{Transport: transport, Stripes: 2, Checksum: both}, func(ctx context.Context, p *Pair) error {
+				err := pairs(t, Config{Transport: transport, Stripes: 2, Checksum: both, Devices: [2]int{0, 1}}, func(ctx context.Context, p *Pair) error {
 					return Run(ctx, p, Spec{Sizes: sizes, Both: both, Time: 10 * time.Millisecond, Rounds: 2}, func(r Result) error {
 						got = append(got, r)
 						return nil
