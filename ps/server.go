@@ -27,6 +27,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"hcclps/p2p/backend"
 	"hcclps/p2p/link"
 	"hcclps/ps/layout"
 	"hcclps/ps/raftlog"
@@ -46,6 +47,7 @@ type Server struct {
 	// Made by Run, in this order.
 	store  *raftlog.Store
 	self   identity
+	bulk   *backend.Bulk
 	client *link.Client
 	server *link.Server
 	mux    *rafttransport.Mux
@@ -148,15 +150,18 @@ func (s *Server) recall() error {
 // plane makes what connections need.
 func (s *Server) plane() (err error) {
 	self := s.introduction()
+	if s.bulk, err = backend.NewBulk(s.cfg.Bulk); err != nil {
+		return err
+	}
 	s.client, err = link.NewClient(link.Config{
-		Network: s.cfg.Network, Pair: s.cfg.Pair, Cluster: s.cfg.Cluster, ID: self.ID, Info: self.Info, Logger: s.log,
+		Network: s.cfg.Network, Pair: s.bulk.Pair, Upgrade: s.bulk.Upgrade(), Cluster: s.cfg.Cluster, ID: self.ID, Info: self.Info, Logger: s.log,
 		Heartbeat: s.cfg.PeerHeartbeat, Suspect: s.cfg.PeerSuspect,
 	})
 	if err != nil {
 		return err
 	}
 	s.server, err = link.NewServer(link.ServerConfig{
-		Handler: link.HandlerFunc(s.serve), Pair: s.cfg.Pair, Logger: s.log,
+		Handler: link.HandlerFunc(s.serve), Pair: s.bulk.Pair, Upgrade: s.bulk.Upgrade(), Logger: s.log,
 		Heartbeat: s.cfg.PeerHeartbeat, Suspect: s.cfg.PeerSuspect,
 	})
 	if err != nil {
@@ -192,6 +197,7 @@ func (s *Server) run(ctx context.Context) error {
 	for _, ln := range listeners {
 		plane.Go(func() error { return early(planeCtx, "listener", gate.Serve(planeCtx, ln)) })
 	}
+	plane.Go(func() error { return early(planeCtx, "device", s.bulk.Run(planeCtx)) })
 	plane.Go(func() error { return early(planeCtx, "server", s.server.Run(planeCtx)) })
 	plane.Go(func() error { return early(planeCtx, "client", s.client.Run(planeCtx)) })
 	plane.Go(func() error { return early(planeCtx, "raft transport", s.mux.Run(planeCtx)) })

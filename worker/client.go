@@ -29,21 +29,22 @@ const (
 // Config says where the servers are and who this worker is. Zero values are
 // good defaults but for Servers.
 type Config struct {
-	Servers   []string      // addresses of any servers of the cluster
-	Cluster   string        // its name; "hcclps"
-	Job       string        // what workers share; "job"
-	Worker    string        // the worker's stable name; "worker-RANK"
-	Rank      int           // [0, World)
-	World     int           // workers of the job; 1
-	Sync      Sync          // fixed by the job's first worker, like the next four
-	Staleness int           // SSP only, steps
-	Parts     int           // parts a step is cut into, a power of two <= 64; 1
-	Sum       bool          // gradients are summed, not averaged over rows
-	Seed      uint64        // of initial parameters and of the order of rows
-	Data      string        // what the batches are cut from, in words: a job is resumed on the same data only
-	Network   link.Network  // nil: sockets without TLS or token; backend.OpenSockets makes others
-	Deadline  time.Duration // of one push, pull or session call; 60 s
-	Logger    *slog.Logger  // nil: discard
+	Servers   []string       // addresses of any servers of the cluster
+	Cluster   string         // its name; "hcclps"
+	Job       string         // what workers share; "job"
+	Worker    string         // the worker's stable name; "worker-RANK"
+	Rank      int            // [0, World)
+	World     int            // workers of the job; 1
+	Sync      Sync           // fixed by the job's first worker, like the next four
+	Staleness int            // SSP only, steps
+	Parts     int            // parts a step is cut into, a power of two <= 64; 1
+	Sum       bool           // gradients are summed, not averaged over rows
+	Seed      uint64         // of initial parameters and of the order of rows
+	Data      string         // what the batches are cut from, in words: a job is resumed on the same data only
+	Network   link.Network   // nil: sockets without TLS or token; backend.OpenSockets makes others
+	Bulk      backend.Config // what carries bulk, as far as the servers take it too
+	Deadline  time.Duration  // of one push, pull or session call; 60 s
+	Logger    *slog.Logger   // nil: discard
 }
 
 func (cfg Config) withDefaults() Config {
@@ -68,6 +69,7 @@ func (cfg Config) withDefaults() Config {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	cfg.Bulk.Logger = cfg.Logger
 	return cfg
 }
 
@@ -85,6 +87,9 @@ func (cfg Config) Validate() error {
 	}
 	if p := cfg.Parts; p < 0 || p > wire.MaxParts || p&(p-1) != 0 {
 		errs = append(errs, fmt.Errorf("%d parts: want a power of two up to %d", p, wire.MaxParts))
+	}
+	if err := cfg.Bulk.Validate(); err != nil {
+		errs = append(errs, err)
 	}
 	if cfg.Deadline < 0 {
 		errs = append(errs, fmt.Errorf("deadline %v", cfg.Deadline))
@@ -121,8 +126,12 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 			return nil, fmt.Errorf("connect: %w", err)
 		}
 	}
+	bulk, err := backend.NewBulk(cfg.Bulk)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
 	lc, err := link.NewClient(link.Config{
-		Network: cfg.Network, Pair: backend.Pair, Cluster: cfg.Cluster,
+		Network: cfg.Network, Pair: bulk.Pair, Upgrade: bulk.Upgrade(), Cluster: cfg.Cluster,
 		// Two processes under one name are two peers: the name alone is no id.
 		ID: cfg.Worker + "-" + rand.Text()[:8], Info: owner(), Logger: cfg.Logger,
 	})
@@ -132,11 +141,13 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	c := &Client{cfg: cfg, servers: newCluster(lc, cfg), tables: map[string]*table{}}
 	run, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	c.stop = stop
-	c.done.Go(func() {
-		if err := lc.Run(run); err != nil {
-			stop(err)
-		}
-	})
+	for _, part := range []func(context.Context) error{lc.Run, bulk.Run} {
+		c.done.Go(func() {
+			if err := part(run); err != nil {
+				stop(err)
+			}
+		})
+	}
 	if err := c.open(ctx, run); err != nil {
 		c.stop(err)
 		c.done.Wait()

@@ -35,7 +35,7 @@ func serveCommand() *cli.Command {
 			&cli.BoolFlag{Name: "insecure", Usage: "listen on other than loopback without TLS or a token", EnvVars: program.Env("insecure")},
 			&cli.DurationFlag{Name: "peer-heartbeat", Usage: "how often a connection says that it lives; default: 500ms", EnvVars: program.Env("peer-heartbeat")},
 			&cli.DurationFlag{Name: "peer-suspect", Usage: "silence after which the other side is taken for dead; default: 2s", EnvVars: program.Env("peer-suspect")},
-		}, program.NetworkFlags(), program.LogFlags("info"), program.ConfigFlags()),
+		}, program.NetworkFlags(), program.BulkFlags(), program.LogFlags("info"), program.ConfigFlags()),
 		Action: serve,
 	}
 }
@@ -71,6 +71,10 @@ func serveConfig(c *cli.Context) (ps.Config, error) {
 	if err != nil {
 		return cfg, err
 	}
+	bulk, err := program.Bulk(c)
+	if err != nil {
+		return cfg, err
+	}
 	memory, err := program.Bytes("memory", c.String("memory"))
 	if err != nil {
 		return cfg, err
@@ -93,6 +97,7 @@ func serveConfig(c *cli.Context) (ps.Config, error) {
 		Replicas: c.Int("replicas"), Scratch: c.IsSet("replicas") && c.Int("replicas") == 0, Shards: c.Int("shards"), Durability: c.String("durability"),
 		Memory: memory, LogBudget: budget, AllowSameHost: c.Bool("allow-same-host"), Insecure: c.Bool("insecure"),
 		TLSCert: c.String("tls-cert"), TLSKey: c.String("tls-key"), TLSCA: c.String("tls-ca"), TokenFile: c.String("token-file"),
+		Bulk:          bulk,
 		PeerHeartbeat: c.Duration("peer-heartbeat"), PeerSuspect: c.Duration("peer-suspect"),
 		Version: program.Version, Logger: log,
 	}, nil

@@ -156,6 +156,9 @@ func (j *job) worker(log *slog.Logger) error {
 		return &program.UsageError{Err: err}
 	}
 	var err error
+	if j.cfg.Bulk, err = program.Bulk(c); err != nil {
+		return err
+	}
 	j.cfg.Network, err = program.Network(c, j.cfg.Cluster, log) // another one is in its place where servers are embedded
 	return err
 }

@@ -52,7 +52,7 @@ func trainCommand() *cli.Command {
 			&cli.DurationFlag{Name: "step-delay", Usage: "wait after each step, to slow a run down", EnvVars: env("step-delay")},
 			&cli.DurationFlag{Name: "op-timeout", Value: time.Minute, Usage: "bound of one push, pull or session call", EnvVars: env("op-timeout")},
 			&cli.BoolFlag{Name: "json", Usage: "rank 0 prints one line of JSON at the end", EnvVars: env("json")},
-		}, program.NetworkFlags(), dataFlags(), trainingFlags(), program.LogFlags("warn"), program.ConfigFlags()),
+		}, program.NetworkFlags(), program.BulkFlags(), dataFlags(), trainingFlags(), program.LogFlags("warn"), program.ConfigFlags()),
 		Action: train,
 	}
 }

@@ -31,6 +31,6 @@ func Network(name string) (link.Network, error) {
 
 // Pair makes the bulk Comm of two processes that go by TCP alone; it is a [link.PairFunc]. The other side may use any [Bulk] that takes TCP.
 func Pair(ctx context.Context, conns []net.Conn, rank int) (link.Comm, error) {
-	tcpOnly := Bulk{cfg: Config{Transport: TCP, Device: NoDevice, Logger: slog.New(slog.DiscardHandler)}, ours: offer{takes: viaTCP}}
+	tcpOnly := Bulk{cfg: Config{Transport: TCP, Logger: slog.New(slog.DiscardHandler)}, ours: offer{takes: viaTCP}}
 	return tcpOnly.Pair(ctx, conns, rank)
 }

@@ -8,6 +8,9 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
 
 	"hcclps/p2p/hccl"
 	"hcclps/p2p/hccl/acl"
@@ -16,15 +19,41 @@ import (
 	"hcclps/p2p/tcp"
 )
 
-// NoDevice is Config.Device of a process that owns no NPU.
-const NoDevice = -1
-
-// Config says what may carry the bulk of a process's pairs.
+// Config says what may carry the bulk of a process's pairs. The zero value is good.
 type Config struct {
 	Transport  Transport    // default Auto
 	NoFallback bool         // a pair that cannot have Transport fails, instead of going by TCP
-	Device     int          // logical number of the NPU that this process owns, or NoDevice
+	Device     string       // logical number of the NPU that this process owns; "" or "none": it owns none
 	Logger     *slog.Logger // nil: discard
+}
+
+// Validate reports every fault of a configuration; whether there is such a device is found out by NewBulk.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Transport != "" && !slices.Contains(Transports(), string(c.Transport)) {
+		errs = append(errs, fmt.Errorf("transport %q: want one of %s", c.Transport, strings.Join(Transports(), ", ")))
+	}
+	device, err := c.device()
+	if err != nil {
+		errs = append(errs, err)
+	}
+	if c.Transport == HCCL && err == nil && device == noDevice {
+		errs = append(errs, errors.New("transport hccl needs a device of this process: name it (--device N)"))
+	}
+	return errors.Join(errs...)
+}
+
+const noDevice = -1
+
+func (c Config) device() (int, error) {
+	if c.Device == "" || c.Device == "none" {
+		return noDevice, nil
+	}
+	n, err := strconv.Atoi(c.Device)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("device %q: want a number from 0, or none", c.Device)
+	}
+	return n, nil
 }
 
 // Bulk makes the bulk Comms of a process's pairs. Its methods may be called by any number of goroutines.
@@ -42,25 +71,21 @@ func NewBulk(cfg Config) (*Bulk, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	switch {
-	case cfg.Transport != Auto && cfg.Transport != TCP && cfg.Transport != SHM && cfg.Transport != HCCL:
-		return nil, fmt.Errorf("choose transport %q: want one of %v", cfg.Transport, Transports())
-	case cfg.Transport == HCCL && cfg.Device == NoDevice:
-		return nil, errors.New("choose transport hccl: it needs a device of this process: give --device N")
-	case cfg.Device < NoDevice:
-		return nil, fmt.Errorf("choose device %d: want 0 or more, or none", cfg.Device)
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("choose transports: %w", err)
 	}
 	b := &Bulk{cfg: cfg, ours: cfg.offer(machine())}
-	if cfg.Device == NoDevice {
+	device, _ := cfg.device() // valid
+	if device == noDevice {
 		return b, nil
 	}
 	lib, err := acl.Load("")
 	if err == nil {
-		b.device, err = hccl.Open(hccl.Config{Lib: lib, Device: cfg.Device, Logger: cfg.Logger})
+		b.device, err = hccl.Open(hccl.Config{Lib: lib, Device: device, Logger: cfg.Logger})
 	}
 	switch {
 	case err != nil && (cfg.NoFallback || cfg.Transport == Auto): // auto with a device that is not there is a mistake
-		return nil, fmt.Errorf("use device %d: %w", cfg.Device, err)
+		return nil, fmt.Errorf("use device %d: %w", device, err)
 	case err != nil:
 		cfg.Logger.Warn("no hccl: bulk goes by tcp", "device", cfg.Device, "err", err)
 		b.ours.takes &^= viaHCCL
@@ -68,13 +93,21 @@ func NewBulk(cfg Config) (*Bulk, error) {
 	return b, nil
 }
 
-// Run owns the threads of the device. It returns when ctx has ended, or with the fault that ended the device.
+// Run owns the threads of the device. It returns when ctx has ended; a device that fails is told in the log, since its pairs go on by TCP, or
+// ends Run where fallback is forbidden.
 func (b *Bulk) Run(ctx context.Context) error {
-	if b.device == nil {
-		<-ctx.Done()
-		return nil
+	if b.device != nil {
+		switch err := b.device.Run(ctx); {
+		case ctx.Err() != nil:
+			return nil
+		case b.cfg.NoFallback:
+			return fmt.Errorf("run device %s: %w", b.cfg.Device, err)
+		default:
+			b.cfg.Logger.Error("the device is lost: bulk goes by tcp", "device", b.cfg.Device, "err", err)
+		}
 	}
-	return b.device.Run(ctx)
+	<-ctx.Done()
+	return nil
 }
 
 // Pair is a [link.PairFunc]: shared memory where both ends are on one host and take it, else TCP.

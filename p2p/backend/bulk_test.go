@@ -81,7 +81,6 @@ func talk(t *testing.T, comms [2]link.Comm) {
 
 func bulk(t *testing.T, cfg backend.Config) link.PairFunc {
 	t.Helper()
-	cfg.Device = backend.NoDevice
 	b, err := backend.NewBulk(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -139,9 +138,9 @@ func TestPeerThatSaysNothing(t *testing.T) {
 
 func TestBulkIsChecked(t *testing.T) {
 	for want, cfg := range map[string]backend.Config{
-		"pigeon":     {Transport: "pigeon", Device: backend.NoDevice},
-		"--device N": {Transport: backend.HCCL, Device: backend.NoDevice},
-		"device -7":  {Device: -7},
+		"pigeon":      {Transport: "pigeon"},
+		"--device N":  {Transport: backend.HCCL},
+		`device "-7"`: {Device: "-7"},
 	} {
 		if _, err := backend.NewBulk(cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", cfg, err)

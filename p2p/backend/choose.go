@@ -58,7 +58,7 @@ func (c Config) offer(machine uint64) offer {
 	case Auto:
 		o.takes = viaTCP | viaSHM
 	}
-	if c.Device != NoDevice && c.Transport == Auto {
+	if device, err := c.device(); err == nil && device != noDevice && c.Transport == Auto {
 		o.takes |= viaHCCL
 	}
 	if !c.NoFallback {

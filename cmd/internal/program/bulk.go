@@ -1,0 +1,30 @@
+package program
+
+import (
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"hcclps/p2p/backend"
+)
+
+// BulkFlags say what carries weights and gradients.
+func BulkFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "transport", Value: string(backend.Auto), Usage: strings.Join(backend.Transports(), ", ") + ": what carries bulk where both ends take it, else tcp does; auto is shm within a host", EnvVars: Env("transport")},
+		&cli.BoolFlag{Name: "no-fallback", Usage: "fail where --transport cannot be had, instead of going by tcp", EnvVars: Env("no-fallback")},
+		&cli.StringFlag{Name: "device", Value: "none", Usage: "`NUMBER` of the NPU that this process owns, for hccl", EnvVars: Env("device")},
+	}
+}
+
+// Bulk is what BulkFlags describe.
+func Bulk(c *cli.Context) (backend.Config, error) {
+	if err := OneOf("--transport", c.String("transport"), backend.Transports()...); err != nil {
+		return backend.Config{}, err
+	}
+	cfg := backend.Config{Transport: backend.Transport(c.String("transport")), NoFallback: c.Bool("no-fallback"), Device: c.String("device")}
+	if err := cfg.Validate(); err != nil {
+		return cfg, &UsageError{err}
+	}
+	return cfg, nil
+}
