@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -181,6 +182,49 @@ func TestServersOfOneHostMeetOnUnixSockets(t *testing.T) {
 	const advertised = "192.0.2.77:7777" // an address of nobody: only the socket leads to the server
 	socketServer(t, ps.Config{Dir: t.TempDir(), Cluster: ps.DefaultCluster, Listen: "127.0.0.1:0", Advertise: advertised})
 	if err := status(t, backend.Sockets{Local: ps.DefaultCluster}, advertised); err != nil {
+		t.Error(err)
+	}
+}
+
+// A cluster whose every byte goes through TLS on TCP: formation, elections, appends and a worker.
+func TestClusterOverTLS(t *testing.T) {
+	t.Parallel()
+	network, err := backend.OpenSockets(protection(t, "our own secret")) // without Local: no Unix sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	var addrs []string
+	for range 3 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		addrs = append(addrs, l.Addr().String())
+		_ = l.Close()
+	}
+	local, err := ps.NewLocal(ps.LocalConfig{Dir: t.TempDir(), Network: network, Addrs: addrs, LogBudget: 4 << 20, Shards: 1, Durability: ps.QuorumDisk})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err = local.With(ctx, func(ctx context.Context) error {
+		w, err := worker.Connect(ctx, worker.Config{Servers: addrs, Cluster: local.Cluster(), Network: network})
+		if err != nil {
+			return err
+		}
+		brief, done := context.WithTimeout(ctx, time.Second)
+		defer done()
+		stranger, err := worker.Connect(brief, worker.Config{Servers: addrs[:1], Cluster: local.Cluster(), Job: "other"})
+		if err == nil {
+			stranger.Abandon()
+			t.Error("a worker without certificates was let in")
+		} else if !strings.Contains(err.Error(), "speaks TLS only") {
+			t.Errorf("a worker without certificates: %v", err)
+		}
+		return w.Close(ctx)
+	})
+	if err != nil {
 		t.Error(err)
 	}
 }
