@@ -102,6 +102,20 @@ type Stats struct {
 	Latency        time.Duration // of the same measurement
 }
 
+// Plus adds the counts of another Transfer. Of the rest it has what moved most.
+func (s Stats) Plus(o Stats) Stats {
+	if o.Received > s.Received {
+		s.Chunk, s.Bandwidth, s.Latency, s.Epoch = o.Chunk, o.Bandwidth, o.Latency, o.Epoch
+	}
+	s.Sent += o.Sent
+	s.Received += o.Received
+	s.Resumed += o.Resumed
+	s.Again += o.Again
+	s.Resets += o.Resets
+	s.Switches += o.Switches
+	return s
+}
+
 // NewTransfer checks the configuration. It starts nothing.
 func NewTransfer(cfg TransferConfig) (*Transfer, error) {
 	switch {

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"hcclps/p2p"
 )
 
 // Config describes a Client. Network, Pair, Cluster and ID are needed, all else has a good default.
@@ -49,6 +51,7 @@ type Client struct {
 	stopped chan struct{} // closed when Run's context has ended
 
 	mu      sync.Mutex
+	past    p2p.Stats // of connections that are over
 	peers   map[string]*peer
 	fresh   []*peer // not yet running
 	started bool
@@ -124,6 +127,31 @@ func (c *Client) Call(ctx context.Context, addr string, call Call) (Reply, error
 		return Reply{}, &Error{Op: "call", Addr: addr, Peer: s.peer.From, Err: err}
 	}
 	return r, nil
+}
+
+// Stats sums up what all connections moved in large bodies.
+func (c *Client) Stats() p2p.Stats {
+	c.mu.Lock()
+	sum := c.past
+	var live []*peer
+	for _, p := range c.peers {
+		live = append(live, p)
+	}
+	c.mu.Unlock()
+	for _, p := range live {
+		p.mu.Lock()
+		if p.live != nil {
+			sum = sum.Plus(p.live.moves.Stats())
+		}
+		p.mu.Unlock()
+	}
+	return sum
+}
+
+func (c *Client) remember(s p2p.Stats) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.past = c.past.Plus(s)
 }
 
 // peer returns what is known of addr.

@@ -18,11 +18,14 @@ type Limits struct {
 	MaxBody     int // bytes of a body that is received, default 256 MiB
 	MaxRequests int // of a Server: handlers running at once a connection, default 256; further calls wait at the caller
 	MaxHalfOpen int // of a Gate: connections whose hello is not verified yet, default 64; further ones wait in the listener
+
+	Stall time.Duration // chunks are on their way and none arrives for so long: the bulk connection is replaced, default 15 s
 }
 
 const (
 	dialTimeout = time.Second      // bounds one attempt to connect
 	pairTimeout = 10 * time.Second // bounds a PairFunc
+	poolBytes   = 64 << 20         // of scratch memory that a Client or a Server keeps
 	maxStripes  = 16
 )
 
@@ -43,6 +46,12 @@ func (l *Limits) setDefaults() error {
 	def(&l.MaxBody, "max body", 256<<20, 1<<40)
 	def(&l.MaxRequests, "max requests", 256, math.MaxUint16)
 	def(&l.MaxHalfOpen, "max half open", 64, 1<<20)
+	if l.Stall == 0 {
+		l.Stall = 15 * time.Second
+	}
+	if l.Stall < 0 {
+		faults = append(faults, fmt.Errorf("stall %v is below zero", l.Stall))
+	}
 	return errors.Join(faults...)
 }
 
@@ -54,6 +63,7 @@ type options struct {
 	heartbeat time.Duration
 	suspect   time.Duration
 	logger    *slog.Logger
+	pool      *p2p.Pool // of all connections
 }
 
 // policy is how bodies are moved.
@@ -61,12 +71,14 @@ func (o *options) policy() p2p.Policy {
 	return p2p.Policy{
 		Chunk:  p2p.ChunkPolicy{Fixed: o.Chunk},
 		Window: p2p.WindowPolicy{Chunks: o.Window},
+		Stall:  o.Stall,
 	}
 }
 
 // setDefaults fills in what is zero and returns every fault.
 func (o *options) setDefaults() error {
 	faults := []error{o.Limits.setDefaults()}
+	o.pool = p2p.NewPool(poolBytes)
 	if o.pair == nil {
 		faults = append(faults, errors.New("pair is nil: give the backend's function"))
 	}

@@ -58,6 +58,7 @@ func (p *peer) run(ctx context.Context) {
 		sessions.Go(func() { _ = s.run(ctx) })
 		<-s.done
 		p.set(nil)
+		p.client.remember(s.moves.Stats())
 		p.client.opt.logger.Debug("connection closed", "addr", p.addr, "peer", s.peer.From, "reason", s.err)
 	}
 }

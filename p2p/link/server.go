@@ -8,6 +8,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"hcclps/p2p"
 )
 
 // Handler answers requests. Serve runs in a goroutine of its own for each request and must call Reply once before it returns. ctx ends when the
@@ -41,6 +43,7 @@ type Server struct {
 	wake chan struct{} // one token: fresh has changed
 
 	mu      sync.Mutex
+	past    p2p.Stats    // of connections that are over
 	fresh   []*responder // accepted, not yet running
 	pairs   map[pairKey]*responder
 	started bool
@@ -115,9 +118,21 @@ func (s *Server) serve(ctx context.Context, r *responder) {
 	err := r.serve(ctx)
 	s.mu.Lock()
 	delete(s.pairs, pairKey{r.peer.From, r.peer.Pair})
+	s.past = s.past.Plus(r.moves.Stats())
 	s.mu.Unlock()
 	r.drop() // no other can come now
 	s.opt.logger.Debug("connection closed", "peer", r.peer.From, "addr", r.addr, "reason", err)
+}
+
+// Stats sums up what all connections moved in large bodies.
+func (s *Server) Stats() p2p.Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sum := s.past
+	for _, r := range s.pairs {
+		sum = sum.Plus(r.moves.Stats())
+	}
+	return sum
 }
 
 // Accept hands over a connection whose hello was for Control, Bulk or Upgrade; the Server closes it, at once when it cannot use it.

@@ -47,7 +47,7 @@ func newSession(opt options, conn net.Conn, rank int, peer Hello, addr string) (
 	}
 	var err error
 	s.moves, err = p2p.NewTransfer(p2p.TransferConfig{
-		Rank: rank, Peer: peer.From, Open: s.openComm, Policy: opt.policy(), Logger: opt.logger,
+		Rank: rank, Peer: peer.From, Open: s.openComm, Policy: opt.policy(), Pool: opt.pool, Logger: opt.logger,
 		Post: func(sig p2p.Signal) { s.out.post(frame{kind: kindSignal, signal: sig}) },
 	})
 	return s, err
