@@ -4,7 +4,7 @@ import "unsafe"
 
 // Add adds src to dst, element by element. len(src) must be at least len(dst).
 //
-// Add, Scale, Axpy and Dot give the same bits with and without kernels and on every CPU, except that a NaN is only sure to be a NaN.
+// Add, Scale, Axpy, Axpby and Dot give the same bits with and without kernels and on every CPU, except that a NaN is only sure to be a NaN.
 func Add(dst, src []float32) {
 	n := len(dst)
 	src = src[:n]
@@ -50,6 +50,23 @@ func axpyPlain(dst []float32, k float32, src []float32) {
 	src = src[:len(dst)]
 	for i := range dst {
 		dst[i] += float32(k * src[i])
+	}
+}
+
+// Axpby adds a x x + b x y to dst: both products are rounded before their sum, and that before it is added. len(x) and len(y) must be at least len(dst).
+func Axpby(dst []float32, a float32, x []float32, b float32, y []float32) {
+	n := len(dst)
+	x, y = x[:n], y[:n]
+	done := axpbyFast(unsafe.SliceData(dst), a, unsafe.SliceData(x), b, unsafe.SliceData(y), n)
+	if done < n {
+		axpbyPlain(dst[done:], a, x[done:], b, y[done:])
+	}
+}
+
+func axpbyPlain(dst []float32, a float32, x []float32, b float32, y []float32) {
+	x, y = x[:len(dst)], y[:len(dst)]
+	for i := range dst {
+		dst[i] += float32(float32(a*x[i]) + float32(b*y[i]))
 	}
 }
 

@@ -63,6 +63,19 @@ func axpyFast(dst *float32, k float32, src *float32, n int) int {
 	}
 }
 
+func axpbyFast(dst *float32, a float32, x *float32, b float32, y *float32, n int) int {
+	switch active {
+	case avx512:
+		axpbyAVX512(dst, a, x, b, y, n)
+		return n
+	case avx2:
+		axpbyAVX2(dst, a, x, b, y, n)
+		return n &^ 7
+	default:
+		return 0
+	}
+}
+
 func sgdFast(c *float64, w, g *float32, n int) int {
 	switch active {
 	case avx512:

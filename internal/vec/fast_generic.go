@@ -2,6 +2,8 @@
 
 package vec
 
+func axpbyFast(_ *float32, _ float32, _ *float32, _ float32, _ *float32, _ int) int { return 0 }
+
 func sgdFast(_ *float64, _, _ *float32, _ int) int                                 { return 0 }
 func momentumFast(_ *float64, _, _, _ *float32, _ int) int                         { return 0 }
 func nesterovFast(_ *float64, _, _, _ *float32, _ int) int                         { return 0 }

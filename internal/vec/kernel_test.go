@@ -46,6 +46,10 @@ func kernels() []kernel {
 		{"add", 2, 0, func(_ []float64, s [][]float32) []float64 { Add(s[0], s[1]); return nil }},
 		{"scale", 1, 1, func(c []float64, s [][]float32) []float64 { Scale(s[0], float32(c[0])); return nil }},
 		{"axpy", 2, 1, func(c []float64, s [][]float32) []float64 { Axpy(s[0], float32(c[0]), s[1]); return nil }},
+		{"axpby", 3, 2, func(c []float64, s [][]float32) []float64 {
+			Axpby(s[0], float32(c[0]), s[1], float32(c[1]), s[2])
+			return nil
+		}},
 		{"dot", 2, 0, func(_ []float64, s [][]float32) []float64 { return []float64{float64(Dot(s[0], s[1]))} }},
 		{"sgd", 2, 2, func(c []float64, s [][]float32) []float64 { (&SGD{c[0], c[1]}).Update(s[0], s[1]); return nil }},
 		{"momentum", 3, 3, func(c []float64, s [][]float32) []float64 {
@@ -255,7 +259,7 @@ func TestShortSlices(t *testing.T) {
 					s[i] = slices.Repeat([]float32{1}, 40)
 				}
 				short := 1
-				if k.name != "add" && k.name != "axpy" && k.name != "dot" {
+				if !slices.Contains([]string{"add", "axpy", "axpby", "dot"}, k.name) {
 					short = 0 // the gradient says how many
 				}
 				s[short] = s[short][:20:20]

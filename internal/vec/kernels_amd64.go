@@ -19,6 +19,11 @@ func scaleAVX2(dst *float32, k float32, n int)
 //go:noescape
 func axpyAVX2(dst *float32, k float32, src *float32, n int)
 
+// axpbyAVX2 adds a x x + b x y to dst; it takes the first n &^ 7 elements.
+//
+//go:noescape
+func axpbyAVX2(dst *float32, a float32, x *float32, b float32, y *float32, n int)
+
 // dotAVX2 is the product of a and b in the order of Dot.
 //
 //go:noescape
@@ -98,6 +103,11 @@ func scaleAVX512(dst *float32, k float32, n int)
 //
 //go:noescape
 func axpyAVX512(dst *float32, k float32, src *float32, n int)
+
+// axpbyAVX512 adds a x x + b x y to dst; it takes any n.
+//
+//go:noescape
+func axpbyAVX512(dst *float32, a float32, x *float32, b float32, y *float32, n int)
 
 // dotAVX512 is the product of a and b in the order of Dot.
 //

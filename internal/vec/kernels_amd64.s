@@ -167,6 +167,34 @@ tail:
 	VZEROUPPER
 	RET
 
+// func axpbyAVX2(dst *float32, a float32, x *float32, b float32, y *float32, n int)
+// Requires: AVX
+TEXT ·axpbyAVX2(SB), NOSPLIT|NOFRAME, $0-48
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+16(FP), CX
+	MOVQ         y+32(FP), DX
+	VBROADCASTSS a+8(FP), Y0
+	VBROADCASTSS b+24(FP), Y1
+	MOVQ         n+40(FP), BX
+	SUBQ         $0x00000008, BX
+	JL           tail
+
+loop:
+	VMULPS  (CX), Y0, Y2
+	VMULPS  (DX), Y1, Y3
+	VADDPS  Y3, Y2, Y2
+	VADDPS  (AX), Y2, Y2
+	VMOVUPS Y2, (AX)
+	ADDQ    $0x00000020, AX
+	ADDQ    $0x00000020, CX
+	ADDQ    $0x00000020, DX
+	SUBQ    $0x00000008, BX
+	JGE     loop
+
+tail:
+	VZEROUPPER
+	RET
+
 // func dotAVX2(a *float32, b *float32, n int) float32
 // Requires: AVX, AVX2, SSE
 TEXT ·dotAVX2(SB), NOSPLIT|NOFRAME, $0-28
@@ -1153,6 +1181,49 @@ tail:
 	VMULPS    Z0, Z2, Z2
 	VADDPS    Z2, Z1, Z1
 	VMOVUPS   Z1, K1, (AX)(BX*4)
+
+done:
+	VZEROUPPER
+	RET
+
+// func axpbyAVX512(dst *float32, a float32, x *float32, b float32, y *float32, n int)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·axpbyAVX512(SB), NOSPLIT|NOFRAME, $0-48
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+16(FP), CX
+	MOVQ         y+32(FP), DX
+	VBROADCASTSS a+8(FP), Z0
+	VBROADCASTSS b+24(FP), Z1
+	MOVQ         n+40(FP), BX
+	SUBQ         $0x00000010, BX
+	JL           tail
+
+loop:
+	VMULPS  (CX), Z0, Z2
+	VMULPS  (DX), Z1, Z3
+	VADDPS  Z3, Z2, Z2
+	VADDPS  (AX), Z2, Z4
+	VMOVUPS Z4, (AX)
+	ADDQ    $0x00000040, AX
+	ADDQ    $0x00000040, CX
+	ADDQ    $0x00000040, DX
+	SUBQ    $0x00000010, BX
+	JGE     loop
+
+tail:
+	ADDQ      $0x00000010, BX
+	JZ        done
+	MOVL      $-1, SI
+	BZHIL     BX, SI, SI
+	KMOVW     SI, K1
+	VMOVUPS.Z (CX), K1, Z2
+	VMOVUPS.Z (DX), K1, Z3
+	VMOVUPS.Z (AX), K1, Z4
+	VMULPS    Z2, Z0, Z2
+	VMULPS    Z3, Z1, Z3
+	VADDPS    Z3, Z2, Z2
+	VADDPS    Z2, Z4, Z4
+	VMOVUPS   Z4, K1, (AX)
 
 done:
 	VZEROUPPER

@@ -61,5 +61,6 @@ func (m *DeepFM) Step(s *worker.Step) error {
 	}
 	m.linear.backward(s, grad)
 	m.grad = append(m.grad[:0], grad...)
-	return m.factors.backward(s, grad, m.deep.backward(s, m.grad), m.width)
+	m.factors.backward(grad, m.deep.backward(s, m.grad), m.width)
+	return nil
 }

@@ -83,7 +83,8 @@ func (m *DLRM) Step(s *worker.Step) error {
 		}
 		m.bottom.backward(s, m.below)
 	}
-	return m.fields.backward(s, nil, m.grad, row)
+	m.fields.backward(nil, m.grad, row)
+	return nil
 }
 
 // lower runs the bottom network, whose vector is the last of a row and the

@@ -48,7 +48,8 @@ func (m *FM) Step(s *worker.Step) error {
 		return nil
 	}
 	m.linear.backward(s, grad)
-	return m.factors.backward(s, grad, nil, 0)
+	m.factors.backward(grad, nil, 0)
+	return nil
 }
 
 // factors is the part of a factorisation machine that reads tables. Row i of
@@ -57,12 +58,12 @@ type factors struct {
 	fields []field
 	dim    int // of v
 
-	rows   []worker.Tensor // of this step, by field: one row an id
+	rows   []worker.Rows // of this step, by field
 	bags   []worker.Ragged
 	values [][]float32 // what each id counts
 	sums   []float32   // [rows, 1+dim]: sum of x [w, v]
 	same   []float32   // sum of x x <v, v>: what an id is a pair with itself
-	grad   []float32
+	norms  []float32   // <v, v> of each row of a field
 }
 
 func newFactors(ctx context.Context, st *store, schema *dataset.Schema) *factors {
@@ -83,7 +84,7 @@ func (f *factors) forward(s *worker.Step, logits, deep []float32, width int) err
 	f.rows, f.bags = f.rows[:0], f.bags[:0]
 	for at := range f.fields {
 		bags := s.Ragged(f.fields[at].name)
-		rows, err := s.Lookup(f.fields[at].rows, bags, worker.None)
+		rows, err := s.RowsOf(f.fields[at].rows, bags)
 		if err != nil {
 			return err
 		}
@@ -101,13 +102,19 @@ func (f *factors) forward(s *worker.Step, logits, deep []float32, width int) err
 // add adds a field to the sums of each row.
 func (f *factors) add(at int, deep []float32, width int) {
 	k := 1 + f.dim
-	rows, bags, values := f.rows[at].Data, f.bags[at], f.values[at]
+	rows, bags, values := f.rows[at], f.bags[at], f.values[at]
+	f.norms = sized(f.norms, rows.Len())
+	for n := range f.norms {
+		v := rows.Row(int32(n))[1:]
+		f.norms[n] = vec.Dot(v, v)
+	}
 	for i := range len(bags.Offsets) - 1 {
 		sum := f.sums[i*k:][:k]
 		for j := bags.Offsets[i]; j < bags.Offsets[i+1]; j++ {
-			x, row := values[j], rows[int(j)*k:][:k]
+			n, x := rows.Index[j], values[j]
+			row := rows.Row(n)
 			vec.Axpy(sum, x, row)
-			f.same[i] += x * x * vec.Dot(row[1:], row[1:])
+			f.same[i] += x * x * f.norms[n]
 			if deep != nil {
 				vec.Axpy(deep[i*width+at*f.dim:][:f.dim], x, row[1:])
 			}
@@ -116,27 +123,25 @@ func (f *factors) add(at int, deep []float32, width int) {
 }
 
 // backward takes the gradients of the loss by each logit, and by the deep input
-// if there is one.
-func (f *factors) backward(s *worker.Step, grad, deep []float32, width int) error {
+// if there is one, which it changes.
+func (f *factors) backward(grad, deep []float32, width int) {
 	k := 1 + f.dim
 	for at := range f.fields {
-		rows, bags, values := f.rows[at].Data, f.bags[at], f.values[at]
-		f.grad = zeroed(f.grad, len(rows))
+		rows, bags, values := f.rows[at], f.bags[at], f.values[at]
+		out := rows.Grad()
 		for i := range len(bags.Offsets) - 1 {
-			sum, g := f.sums[i*k:][:k], grad[i]
+			g, others, scale := grad[i], f.sums[i*k+1:][:f.dim], grad[i]
+			if deep != nil {
+				d := deep[i*width+at*f.dim:][:f.dim]
+				vec.Axpy(d, g, others)
+				others, scale = d, 1
+			}
 			for j := bags.Offsets[i]; j < bags.Offsets[i+1]; j++ {
-				x, out := values[j], f.grad[int(j)*k:][:k]
-				vec.Axpy(out, g*x, sum)
-				vec.Axpy(out, -g*x*x, rows[int(j)*k:][:k])
-				out[0] = g * x
-				if deep != nil {
-					vec.Axpy(out[1:], x, deep[i*width+at*f.dim:][:f.dim])
-				}
+				n, x := rows.Index[j], values[j]
+				to := out[int(n)*k:][:k]
+				to[0] += g * x
+				vec.Axpby(to[1:], scale*x, others, -g*x*x, rows.Row(n)[1:])
 			}
 		}
-		if err := s.Grad(f.rows[at], f.grad); err != nil {
-			return err
-		}
 	}
-	return nil
 }

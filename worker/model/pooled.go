@@ -14,14 +14,15 @@ type pooled struct {
 	dims    []int // floats of v, by field
 	width   int   // of all vectors
 
-	rows []worker.Tensor // of this step, by field
-	grad []float32
+	rows   []worker.Rows // of this step, by field
+	bags   []worker.Ragged
+	values [][]float32 // what each id counts
 }
 
 // newPooled makes the tables of the fields. A field without a dim gets that of
 // the options; one of kind cross gets no vector where rows have weights.
 func newPooled(ctx context.Context, st *store, fields []field, weights bool, deviation float64) *pooled {
-	p := &pooled{fields: fields, weights: weights}
+	p := &pooled{fields: fields, weights: weights, values: make([][]float32, len(fields))}
 	for i := range fields {
 		f := &fields[i]
 		dim, row := f.dim, 0
@@ -44,49 +45,58 @@ func newPooled(ctx context.Context, st *store, fields []field, weights bool, dev
 // forward writes the vectors of each row to the beginning of a row of width
 // floats of out, and adds the weights, if there are any, to the logits.
 func (p *pooled) forward(s *worker.Step, logits, out []float32, width int) error {
-	p.rows = p.rows[:0]
-	at := 0
+	p.rows, p.bags = p.rows[:0], p.bags[:0]
+	from := 0
 	for f := range p.fields {
-		rows, err := s.Lookup(p.fields[f].rows, s.Ragged(p.fields[f].name), p.fields[f].pool)
+		bags := s.Ragged(p.fields[f].name)
+		rows, err := s.RowsOf(p.fields[f].rows, bags)
 		if err != nil {
 			return err
 		}
-		p.rows = append(p.rows, rows)
-		dim := p.dims[f]
-		k := len(rows.Data) / max(s.Rows(), 1)
-		for i := range s.Rows() {
-			row := rows.Data[i*k:][:k]
-			if p.weights {
-				logits[i] += row[0]
-			}
-			copy(out[i*width+at:][:dim], row[k-dim:])
-		}
-		at += dim
+		p.rows, p.bags = append(p.rows, rows), append(p.bags, bags)
+		p.values[f] = counts(p.values[f], bags, p.fields[f].pool)
+		p.add(f, logits, out[from:], width)
+		from += p.dims[f]
 	}
 	return nil
 }
 
-// backward takes the gradients of the loss by the logits, which are not looked
-// at without weights, and by what forward wrote.
-func (p *pooled) backward(s *worker.Step, logits, out []float32, width int) error {
-	at := 0
-	for f, rows := range p.rows {
-		dim := p.dims[f]
-		k := len(rows.Data) / max(s.Rows(), 1)
-		p.grad = sized(p.grad, len(rows.Data))
-		for i := range s.Rows() {
-			row := p.grad[i*k:][:k]
-			if p.weights {
-				row[0] = logits[i]
-			}
-			copy(row[k-dim:], out[i*width+at:][:dim])
+// add pools a field: out begins with its vector of the first row.
+func (p *pooled) add(f int, logits, out []float32, width int) {
+	rows, bags, values, dim := p.rows[f], p.bags[f], p.values[f], p.dims[f]
+	for i := range len(bags.Offsets) - 1 {
+		to, weight := out[i*width:][:dim], float32(0)
+		clear(to)
+		for j := bags.Offsets[i]; j < bags.Offsets[i+1]; j++ {
+			row := rows.Row(rows.Index[j])
+			weight += values[j] * row[0]
+			vec.Axpy(to, values[j], row[rows.Dim-dim:])
 		}
-		at += dim
-		if err := s.Grad(rows, p.grad); err != nil {
-			return err
+		if p.weights {
+			logits[i] += weight
 		}
 	}
-	return nil
+}
+
+// backward takes the gradients of the loss by the logits, which are not looked
+// at without weights, and by what forward wrote.
+func (p *pooled) backward(logits, out []float32, width int) {
+	from := 0
+	for f, dim := range p.dims {
+		rows, bags, values := p.rows[f], p.bags[f], p.values[f]
+		grad := rows.Grad()
+		for i := range len(bags.Offsets) - 1 {
+			g := out[i*width+from:][:dim]
+			for j := bags.Offsets[i]; j < bags.Offsets[i+1]; j++ {
+				to := grad[int(rows.Index[j])*rows.Dim:][:rows.Dim]
+				if p.weights {
+					to[0] += values[j] * logits[i]
+				}
+				vec.Axpy(to[rows.Dim-dim:], values[j], g)
+			}
+		}
+		from += dim
+	}
 }
 
 // dots is the dot product of the two halves of each row of 2 x dim floats.

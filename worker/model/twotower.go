@@ -86,9 +86,7 @@ func (m *TwoTower) Step(s *worker.Step) error {
 		for i := range n {
 			copy(t.grad[i*m.dim:][:m.dim], m.grad[(2*i+side)*m.dim:])
 		}
-		if err := t.backward(s); err != nil {
-			return err
-		}
+		t.backward(s)
 	}
 	return nil
 }
@@ -106,6 +104,6 @@ func (t *tower) forward(s *worker.Step) ([]float32, error) {
 	return t.mlp.forward(s, t.input)
 }
 
-func (t *tower) backward(s *worker.Step) error {
-	return t.fields.backward(s, nil, t.mlp.backward(s, t.grad), t.width)
+func (t *tower) backward(s *worker.Step) {
+	t.fields.backward(nil, t.mlp.backward(s, t.grad), t.width)
 }

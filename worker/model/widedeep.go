@@ -59,5 +59,6 @@ func (m *WideDeep) Step(s *worker.Step) error {
 	}
 	m.linear.backward(s, grad)
 	m.grad = append(m.grad[:0], grad...)
-	return m.fields.backward(s, grad, m.deep.backward(s, m.grad), m.width)
+	m.fields.backward(grad, m.deep.backward(s, m.grad), m.width)
+	return nil
 }

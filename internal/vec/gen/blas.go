@@ -29,6 +29,46 @@ func axpy(s isa) {
 	})
 }
 
+// axpby goes one vector at a time: it is called for rows of a table, which are short.
+func axpby(s isa) {
+	s.text("axpby", "func(dst *float32, a float32, x *float32, b float32, y *float32, n int)", "adds a x x + b x y to dst; "+s.reach())
+	dst, x, y := Load(Param("dst"), GP64()), Load(Param("x"), GP64()), Load(Param("y"), GP64())
+	a, b := s.broadcast("a"), s.broadcast("b")
+	n := Load(Param("n"), GP64()).(reg.GPVirtual)
+	lanes := s.bytes() / 4
+	left, right, sum := s.vector(), s.vector(), s.vector()
+	SUBQ(U32(uint32(lanes)), n)
+	JL(LabelRef("tail"))
+	Label("loop")
+	VMULPS(Mem{Base: x}, a, left)
+	VMULPS(Mem{Base: y}, b, right)
+	VADDPS(right, left, left)
+	VADDPS(Mem{Base: dst}, left, sum)
+	VMOVUPS(sum, Mem{Base: dst})
+	for _, p := range []reg.Register{dst, x, y} {
+		ADDQ(U32(uint32(s.bytes())), p)
+	}
+	SUBQ(U32(uint32(lanes)), n)
+	JGE(LabelRef("loop"))
+	Label("tail")
+	if s.wide {
+		ADDQ(U32(uint32(lanes)), n)
+		JZ(LabelRef("done"))
+		mask := maskOf(n)
+		VMOVUPS_Z(Mem{Base: x}, mask, left)
+		VMOVUPS_Z(Mem{Base: y}, mask, right)
+		VMOVUPS_Z(Mem{Base: dst}, mask, sum)
+		VMULPS(left, a, left)
+		VMULPS(right, b, right)
+		VADDPS(right, left, left)
+		VADDPS(left, sum, sum)
+		VMOVUPS(sum, mask, Mem{Base: dst})
+		Label("done")
+	}
+	VZEROUPPER()
+	RET()
+}
+
 func (s isa) reach() string {
 	if s.wide {
 		return "it takes any n."

@@ -20,6 +20,7 @@ func main() {
 		add(s)
 		scale(s)
 		axpy(s)
+		axpby(s)
 		dot(s)
 		for _, k := range elementKernels() {
 			k.write(s)
