@@ -1,7 +1,6 @@
 package shm
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -18,17 +17,18 @@ type engine struct {
 	out outgoing
 	in  incoming
 
-	patience patience
-	dead     error // the cause, once everything pending has failed with it
+	patience patience     // of drivers
+	sleeper  *p2p.Request // what the driver that sleeps waits for, nil if none does
+	dead     error        // the cause, once everything pending has failed with it
+	runner   int          // what Run does
 
 	news   atomic.Bool  // the inbox or the cause has changed
 	claims atomic.Int32 // goroutines that would drive, if Run let go
 	watch  atomic.Bool  // somebody waits for a send without driving it
-	runner atomic.Int32 // what Run does
 	due    atomic.Bool  // Run was woken and has not had the engine since
 }
 
-// What Run does, as seen by the one who has the engine.
+// What Run does.
 const (
 	runnerGone   = iota // it does not run
 	runnerAwake         // it has the engine itself
@@ -113,6 +113,7 @@ func (c *Comm) bury(cause error) {
 	e.out.queue.fail(cause)
 	e.in.queue.fail(cause)
 	e.dead = cause
+	own.bell.stir(driverSleeps)
 	c.wakeRun()
 }
 
@@ -122,12 +123,7 @@ func (c *Comm) work() {
 	for e.TryLock() {
 		for n := 0; n < workSteps && e.dead == nil && c.advance(false); n++ {
 		}
-		if c.rest() {
-			c.wakeRun()
-		}
-		done := e.dead != nil
-		e.Unlock()
-		if done || !e.news.Load() {
+		if !c.leave() {
 			return
 		}
 	}
@@ -136,15 +132,46 @@ func (c *Comm) work() {
 // workSteps bounds what one does who posts.
 const workSteps = 64
 
-// rest is called by one who lets go of the engine with nobody to follow: the peer is asked to wake Run. It says whether there is work
-// that the peer will not ring for.
+// leave lets go of the engine, and says whether there is news since.
+func (c *Comm) leave() bool {
+	e := &c.engine
+	if c.rest() {
+		c.wakeRun()
+	}
+	dead := e.dead != nil
+	e.Unlock()
+	return !dead && e.news.Load()
+}
+
+// rest is called by one who is about to let go of the engine: whoever sleeps is to be woken by the peer. It says whether there is
+// work for Run that the peer will not ring for.
 func (c *Comm) rest() (more bool) {
 	e := &c.engine
-	if e.dead != nil || !c.wanting() {
+	if e.dead != nil {
 		return false
 	}
-	e.mem.words[c.rank].bell.want()
-	return e.runner.Load() == runnerParked || e.in.stuck() || e.out.stuck() || c.peerState() != stateOpen
+	bell := e.mem.words[c.rank].bell
+	if e.sleeper != nil && !e.sleeper.Ended() {
+		bell.want(driverSleeps)
+		if c.stuck() {
+			bell.stir(driverSleeps)
+		}
+		return false
+	}
+	if e.sleeper != nil {
+		e.sleeper = nil
+		bell.stir(driverSleeps)
+	}
+	if !c.wanting() {
+		return false
+	}
+	bell.want(runSleeps)
+	return e.runner == runnerParked || c.stuck()
+}
+
+// stuck says whether there is something to do that the peer will not ring for.
+func (c *Comm) stuck() bool {
+	return c.engine.in.stuck() || c.engine.out.stuck() || c.peerState() != stateOpen
 }
 
 // wanting says whether anything is pending that this side must move. A message that is in the ring to its end is not, if nobody
@@ -160,10 +187,10 @@ func (c *Comm) wanting() bool {
 // wakeRun makes Run look.
 func (c *Comm) wakeRun() {
 	e := &c.engine
-	switch e.runner.Load() {
+	switch e.runner {
 	case runnerAsleep:
 		e.due.Store(true)
-		e.mem.words[c.rank].bell.stir()
+		e.mem.words[c.rank].bell.stir(runSleeps)
 	case runnerParked:
 		e.due.Store(true)
 		select {
@@ -171,72 +198,4 @@ func (c *Comm) wakeRun() {
 		default:
 		}
 	}
-}
-
-// poll moves bytes until r is complete, ctx ends, nothing has moved for a while, or the Comm is dead. A nil r is nobody's: then
-// it also ends when one who waits claims the engine.
-func (c *Comm) poll(ctx context.Context, r *p2p.Request) {
-	e := &c.engine
-	if e.dead != nil {
-		return
-	}
-	e.patience.moved()
-	e.mem.words[c.rank].bell.mute()
-	for e.dead == nil {
-		moved := c.advance(true)
-		switch {
-		case r != nil && r.Ended(), r == nil && e.claims.Load() > 0:
-			return
-		case moved:
-			e.patience.moved()
-			if ctx.Err() != nil {
-				return
-			}
-		case !e.patience.pause():
-			return
-		}
-	}
-}
-
-// Drive implements p2p.Driver.
-func (c *Comm) Drive(ctx context.Context, r *p2p.Request) {
-	e := &c.engine
-	if !c.claim() {
-		return
-	}
-	c.poll(ctx, r)
-	if c.rest() {
-		c.wakeRun()
-	}
-	done := e.dead != nil
-	e.Unlock()
-	if !done && e.news.Load() {
-		c.work()
-	}
-}
-
-// claim tries for a moment to get the engine.
-func (c *Comm) claim() bool {
-	e := &c.engine
-	if e.TryLock() {
-		return true
-	}
-	e.claims.Add(1)
-	defer e.claims.Add(-1)
-	for range claimLooks {
-		if e.TryLock() {
-			return true
-		}
-	}
-	return false
-}
-
-// claimLooks is about as many looks as Run needs to see the claim.
-const claimLooks = 100
-
-// Watched implements p2p.Driver.
-func (c *Comm) Watched() {
-	c.engine.watch.Store(true)
-	c.engine.news.Store(true)
-	c.work()
 }

@@ -130,7 +130,7 @@ func (n *negotiation) run() (*Comm, error) {
 		version: version, rank: uint8(n.rank), pid: uint32(os.Getpid()), uid: uint32(os.Geteuid()),
 		ring: uint64(n.config.Ring), arena: uint64(n.config.Arena),
 	}
-	_, n.own.passes = n.conn.(*net.UnixConn)
+	_, n.own.passes = n.conn.(passer)
 	_, _ = rand.Read(n.own.nonce[:]) // never fails
 	if err := n.greet(); err != nil {
 		return nil, err
@@ -282,9 +282,16 @@ func (n *negotiation) read(b []byte) error {
 	return nil
 }
 
+// passer is a Unix socket, or what has one inside.
+type passer interface {
+	net.Conn
+	WriteMsgUnix(b, oob []byte, addr *net.UnixAddr) (n, oobn int, err error)
+	ReadMsgUnix(b, oob []byte) (n, oobn, flags int, addr *net.UnixAddr, err error)
+}
+
 // sendDescriptor sends b and fd with it.
 func sendDescriptor(conn net.Conn, b []byte, fd int) error {
-	c, ok := conn.(*net.UnixConn)
+	c, ok := conn.(passer)
 	if !ok {
 		return fmt.Errorf("pass a descriptor over %T: not a Unix socket", conn)
 	}
@@ -300,7 +307,7 @@ func sendDescriptor(conn net.Conn, b []byte, fd int) error {
 
 // receiveDescriptor fills b and returns the descriptor that comes with it, or -1.
 func receiveDescriptor(conn net.Conn, b []byte) (int, error) {
-	c, ok := conn.(*net.UnixConn)
+	c, ok := conn.(passer)
 	if !ok {
 		return -1, fmt.Errorf("receive a descriptor over %T: not a Unix socket", conn)
 	}

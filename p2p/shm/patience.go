@@ -6,13 +6,15 @@ import "time"
 const (
 	spinFor   = 4 * time.Microsecond
 	yieldFor  = 50 * time.Microsecond
-	busyYield = 3 * time.Microsecond // a yield that takes longer has let another thread run
-	spinBatch = 32                   // looks between two readings of the clock
-	crowdFor  = 64                   // waits that do not spin after one that met a crowd
+	busyYield = time.Microsecond // a yield that takes longer has let another thread run
+	spinBatch = 32               // looks between two readings of the clock
+	crowdFor  = 64               // waits that do not spin after one that met a crowd
 )
 
 // patience says how to pass the time while nothing moves: look again at once while CPUs are free, then give the CPU to others
-// between two looks, then stop looking. Whether CPUs are free is seen by how long a yield takes. One goroutine uses it at a time.
+// between two looks, then stop looking. Whether CPUs are free is seen by how long a yield takes. The first time that one is long,
+// it is better to sleep: two threads that yield to each other stay on one CPU, but a sleeper is woken on a free one. If that does not
+// help there is a crowd, and some of the next waits begin with yielding. One goroutine uses it at a time.
 type patience struct {
 	looks    int // since something moved
 	since    time.Time
@@ -45,8 +47,9 @@ func (p *patience) pause() bool {
 		return false
 	}
 	yield()
-	if time.Since(now) > busyYield {
-		p.crowded = crowdFor
+	if p.crowded > 0 || time.Since(now) < busyYield {
+		return true
 	}
-	return true
+	p.crowded = crowdFor
+	return false
 }

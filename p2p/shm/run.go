@@ -41,7 +41,7 @@ func (c *Comm) Run(ctx context.Context) error {
 	defer stop()
 	var watching sync.WaitGroup
 	watching.Go(c.watchPeer)
-	cause = c.serve(ctx)
+	cause = c.serve()
 	err := c.release()
 	watching.Wait()
 	switch {
@@ -55,55 +55,83 @@ func (c *Comm) Run(ctx context.Context) error {
 }
 
 // serve has the engine when nobody else has, until the Comm is dead. It returns the cause.
-func (c *Comm) serve(ctx context.Context) error {
+func (c *Comm) serve() error {
 	e := &c.engine
 	bell := e.mem.words[c.rank].bell
-	idle := false
+	var patience patience
+	parked, idle := false, false
 	e.Lock()
-	defer e.Unlock()
 	for {
-		e.runner.Store(runnerAwake)
+		e.runner = runnerAwake
 		e.due.Store(false)
-		c.poll(ctx, nil)
-		if e.dead != nil {
-			e.runner.Store(runnerGone)
+		if !c.tend(&patience) {
+			parked = false // another has it
+		} else if e.dead != nil {
+			e.runner = runnerGone
+			e.Unlock()
 			return e.dead
-		}
-		if e.claims.Load() == 0 && c.rest() {
+		} else if c.rest() {
 			continue
-		}
-		if idle && !c.wanting() {
-			e.runner.Store(runnerParked)
 		} else {
-			e.runner.Store(runnerAsleep)
+			parked = idle && !c.wanting()
+			e.runner = runnerAsleep
+			if parked {
+				e.runner = runnerParked
+			}
+			e.Unlock()
 		}
-		idle = c.sleep(bell)
+		idle = c.await(bell, parked)
 	}
 }
 
-// sleep lets go of the engine until there may be work for Run. It says whether it slept its full time.
-func (c *Comm) sleep(bell bell) (idle bool) {
+// tend moves bytes until nothing has moved for a while, and lets go of the engine between two looks. It says false, and does not have the
+// engine, if another has taken it.
+func (c *Comm) tend(p *patience) bool {
 	e := &c.engine
-	parked := e.runner.Load() == runnerParked
-	old := bell.word.Load()
-	e.Unlock()
-	for !e.news.Load() || !e.TryLock() {
-		switch {
-		case e.news.Load() || e.due.Load():
-			runtime.Gosched() // another has the engine, and is about to let go
-		case parked:
-			<-c.stir
-		default:
-			began := time.Now()
-			bell.sleep(old, sleepFor)
-			idle = time.Since(began) >= sleepFor
+	p.moved()
+	for e.dead == nil && (e.sleeper == nil || e.sleeper.Ended()) {
+		e.mem.words[c.rank].bell.mute()
+		if c.advance(true) {
+			p.moved()
+			continue
 		}
-		old = bell.word.Load()
-		if e.TryLock() {
+		e.runner = runnerAsleep
+		e.Unlock()
+		more := e.claims.Load() == 0 && p.pause()
+		if !e.TryLock() {
+			return false
+		}
+		e.runner = runnerAwake
+		if !more {
 			break
 		}
 	}
-	return idle
+	return true
+}
+
+// await sleeps until there may be work for Run, and then has the engine. It says whether it slept its full time.
+func (c *Comm) await(bell bell, parked bool) (idle bool) {
+	e := &c.engine
+	for {
+		old := bell.word.Load()
+		if e.news.Load() || e.due.Load() {
+			if e.TryLock() {
+				return false
+			}
+			runtime.Gosched() // another has the engine, and is about to let go
+			continue
+		}
+		if parked {
+			<-c.stir
+		} else {
+			began := time.Now()
+			bell.sleep(runSleeps, old, sleepFor)
+			idle = time.Since(began) >= sleepFor
+		}
+		if e.TryLock() {
+			return idle
+		}
+	}
 }
 
 // watchPeer ends the Comm when the connection ends, as it does when the peer's process dies.

@@ -92,4 +92,3 @@ func TestPair(t *testing.T) {
 		})
 	}
 }
-

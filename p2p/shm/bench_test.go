@@ -1,0 +1,110 @@
+package shm_test
+
+import (
+	"fmt"
+	"testing"
+
+	"hcclps/p2p"
+	"hcclps/p2p/shm"
+)
+
+// turn is how many buffers are used in turn, so that large messages come from memory and not from a cache.
+const turn = 8
+
+var benchSizes = []int{8, 1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20}
+
+func sizeName(n int) string {
+	switch {
+	case n >= 1<<20:
+		return fmt.Sprintf("%dMiB", n>>20)
+	case n >= 1<<10:
+		return fmt.Sprintf("%dKiB", n>>10)
+	default:
+		return fmt.Sprintf("%dB", n)
+	}
+}
+
+// BenchmarkLatency is the time of one way of a ping-pong between two processes.
+func BenchmarkLatency(b *testing.B) {
+	for _, size := range benchSizes {
+		b.Run(sizeName(size), func(b *testing.B) {
+			c := startPeer(b, "unix", fmt.Sprintf("echo:%d", size)).join(b, shm.Config{})
+			bufs := buffers(turn, size)
+			b.SetBytes(int64(2 * size))
+			for i := 0; b.Loop(); i++ {
+				buf := p2p.Bytes(bufs[i%turn])
+				if err := p2p.Send(b.Context(), c, 1, buf); err != nil {
+					b.Fatal(err)
+				}
+				if err := p2p.Recv(b.Context(), c, 1, buf); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(2*b.N), "us/way")
+		})
+	}
+}
+
+// BenchmarkStream sends a window of messages and waits for its answer, between two processes.
+func BenchmarkStream(b *testing.B) {
+	for _, size := range benchSizes {
+		b.Run(sizeName(size), func(b *testing.B) {
+			c := startPeer(b, "unix", fmt.Sprintf("sink:%d", size)).join(b, shm.Config{})
+			stream(b, c, buffers(turn, size))
+		})
+	}
+}
+
+// BenchmarkStreamAlloc is BenchmarkStream from memory of the Comm.
+func BenchmarkStreamAlloc(b *testing.B) {
+	for _, size := range benchSizes {
+		b.Run(sizeName(size), func(b *testing.B) {
+			c := startPeer(b, "unix", fmt.Sprintf("sink:%d", size)).join(b, shm.Config{})
+			bufs := make([][]byte, turn)
+			for i := range bufs {
+				buf, err := c.Alloc(size)
+				if err != nil {
+					b.Fatal(err)
+				}
+				bufs[i] = buf.Host()
+				copy(bufs[i], buffers(1, size)[0])
+			}
+			stream(b, c, bufs)
+		})
+	}
+}
+
+func stream(b *testing.B, c *shm.Comm, bufs [][]byte) {
+	b.Helper()
+	var sends [turn]*p2p.Request
+	answer := make([]byte, 8)
+	b.SetBytes(int64(turn * len(bufs[0])))
+	for b.Loop() {
+		for i := range sends {
+			sends[i] = c.Isend(1, p2p.Bytes(bufs[i]))
+		}
+		for _, s := range sends {
+			if err := s.Wait(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := p2p.Recv(b.Context(), c, 1, p2p.Bytes(answer)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkMemcpy is what one copy costs in one process, for comparison.
+func BenchmarkMemcpy(b *testing.B) {
+	for _, size := range benchSizes {
+		b.Run(sizeName(size), func(b *testing.B) {
+			from, to := buffers(turn, size), buffers(turn, size)
+			b.SetBytes(int64(turn * size))
+			for b.Loop() {
+				for i := range from {
+					copy(to[i], from[i])
+				}
+			}
+		})
+	}
+}
