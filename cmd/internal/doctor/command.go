@@ -43,7 +43,7 @@ func Command(server bool) *cli.Command {
 	return &cli.Command{
 		Name: "doctor", Usage: "look at this machine and its cluster: what will fail, and what to do",
 		Description: "Exit code 1 when something will fail. Give it the flags the program will get.",
-		Flags:       slices.Concat(flags, program.ConfigFlags()),
+		Flags:       slices.Concat(flags, program.NetworkFlags(), program.ConfigFlags()),
 		Action:      func(c *cli.Context) error { return run(c, server) },
 	}
 }
@@ -59,7 +59,11 @@ func run(c *cli.Context, server bool) error {
 	if c.Bool("clean") {
 		return clean(c, DefaultPlaces())
 	}
-	r, err := examineHere(c.Context, opt)
+	network, err := program.Network(c, opt.Cluster, nil)
+	if err != nil {
+		return err
+	}
+	r, err := examineHere(c.Context, network, opt)
 	if err != nil {
 		return err
 	}
@@ -118,11 +122,7 @@ func ownVariables(app *cli.App) []string {
 }
 
 // examineHere examines this machine.
-func examineHere(ctx context.Context, opt Options) (Report, error) {
-	network, err := backend.Network("tcp")
-	if err != nil {
-		return Report{}, err
-	}
+func examineHere(ctx context.Context, network link.Network, opt Options) (Report, error) {
 	client, err := link.NewClient(link.Config{Network: network, Pair: backend.Pair, Cluster: opt.Cluster, ID: "doctor"})
 	if err != nil {
 		return Report{}, err
