@@ -19,33 +19,49 @@ import (
 
 const patience = 20 * time.Second
 
-// TestMain builds the simulator once, for this process and those it starts. Tests that need it skip by name without a C
-// compiler.
+// TestMain plays a role, or runs the tests and removes the simulator that they built.
 func TestMain(m *testing.M) {
 	if role := os.Getenv(roleVar); role != "" {
 		os.Exit(playRole(role))
 	}
-	dir, err := os.MkdirTemp("", "hccl-sim-")
-	if err != nil {
-		panic(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	if simLib = os.Getenv(acl.EnvLib); simLib == "" { // else one that is built already
-		simLib, simErr = sim.Build(ctx, dir)
-	}
-	cancel()
 	code := m.Run()
-	_ = os.RemoveAll(dir)
+	if simDir != "" {
+		_ = os.RemoveAll(simDir)
+	}
 	os.Exit(code)
 }
 
 var (
+	simOnce sync.Once
+	simDir  string
 	simLib  string
 	simErr  error
+
 	libOnce sync.Once
 	theLib  *acl.Lib
 	libErr  error
 )
+
+// needSim builds the simulator once, for this process and those it starts. It skips the test without a C compiler.
+func needSim(t testing.TB) {
+	t.Helper()
+	simOnce.Do(func() {
+		if simLib = os.Getenv(acl.EnvLib); simLib != "" {
+			return // there is one already
+		}
+		if simDir, simErr = os.MkdirTemp("", "hccl-sim-"); simErr == nil {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			simLib, simErr = sim.Build(ctx, simDir)
+		}
+	})
+	if errors.Is(simErr, sim.ErrNoCompiler) {
+		t.Skipf("%s needs the HCCL simulator: %v", t.Name(), simErr)
+	}
+	if simErr != nil {
+		t.Fatal(simErr)
+	}
+}
 
 // simulator is the simulator in this process, a 910B unless the environment says otherwise.
 func simulator(t testing.TB) *acl.Lib {
@@ -60,16 +76,6 @@ func simulator(t testing.TB) *acl.Lib {
 		t.Fatal(libErr)
 	}
 	return theLib
-}
-
-func needSim(t testing.TB) {
-	t.Helper()
-	if errors.Is(simErr, sim.ErrNoCompiler) {
-		t.Skipf("%s needs the HCCL simulator: %v", t.Name(), simErr)
-	}
-	if simErr != nil {
-		t.Fatal(simErr)
-	}
 }
 
 // device opens and runs a device of the simulator.
