@@ -264,7 +264,7 @@ func (t *Transfer) Run(ctx context.Context) error {
 	faults := faults{policy: t.policy.Retry}
 	for {
 		before, used := t.present()
-		cause := t.round(ctx)
+		cause := t.meaning(t.round(ctx))
 		if ctx.Err() != nil {
 			return t.end(context.Cause(ctx), 0)
 		}

@@ -87,6 +87,20 @@ func (t *Transfer) peerPauses() error {
 	return nil
 }
 
+// meaning is why an epoch ended: the peer may have left for the better Comm, and closed this one, before its last signal was here.
+func (t *Transfer) meaning(cause error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lost := len(t.asked) > 0
+	for _, in := range t.ins {
+		lost = lost || in.posted > in.taken
+	}
+	if t.pausing && !lost {
+		return errSwitch
+	}
+	return cause
+}
+
 // quiet ends the epoch if it is paused and nothing is on its way; t.mu is held.
 func (t *Transfer) quiet() {
 	if t.pausing && t.peerPaused && t.flying == 0 && len(t.asked) == 0 && t.stop != nil {

@@ -94,6 +94,7 @@ func (s *session) makeUpgrade(ctx context.Context, conn net.Conn) (Comm, error) 
 // offerUpgrade hands over a connection of the caller.
 func (r *responder) offerUpgrade(conn net.Conn, attempt uint32) error {
 	if r.upgrade == nil {
+		r.moves.CannotUpgrade(attempt)
 		return errors.New("this server upgrades no comm")
 	}
 	select {
