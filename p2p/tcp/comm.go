@@ -79,7 +79,7 @@ func (c *Comm) Size() int { return 2 }
 
 // Isend implements p2p.Comm.
 func (c *Comm) Isend(peer int, b p2p.Buffer) *p2p.Request {
-	return c.post(peer, func(done p2p.Completion) {
+	return c.post(peer, b, func(done p2p.Completion) {
 		c.sends.push(transfer{b.Host(), done})
 		c.match()
 	})
@@ -87,15 +87,18 @@ func (c *Comm) Isend(peer int, b p2p.Buffer) *p2p.Request {
 
 // Irecv implements p2p.Comm.
 func (c *Comm) Irecv(peer int, b p2p.Buffer) *p2p.Request {
-	return c.post(peer, func(done p2p.Completion) {
+	return c.post(peer, b, func(done p2p.Completion) {
 		c.recvs.push(incoming{transfer: transfer{b.Host(), done}})
 		c.poke(0)
 	})
 }
 
-func (c *Comm) post(peer int, add func(p2p.Completion)) *p2p.Request {
+func (c *Comm) post(peer int, b p2p.Buffer, add func(p2p.Completion)) *p2p.Request {
 	if err := p2p.CheckPeer(c, peer); err != nil {
 		return p2p.Failed(err)
+	}
+	if b.IsDevice() {
+		return p2p.Failed(errDevice)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,6 +109,9 @@ func (c *Comm) post(peer int, add func(p2p.Completion)) *p2p.Request {
 	add(done)
 	return req
 }
+
+// errDevice says what a transfer of device memory met. The Comm lives on.
+var errDevice = errors.New("tcp: device memory is for the hccl backend only: copy it to the host first")
 
 // Close implements p2p.Comm. It does not wait: pending Requests fail when the goroutines of Run have let go of their
 // buffers, at most a second later, and then Run returns. The peer still learns which of its messages were taken.

@@ -255,6 +255,29 @@ func TestCloseWithoutRun(t *testing.T) {
 	}
 }
 
+func TestDeviceMemoryIsRefused(t *testing.T) {
+	a, b := inproc.Pipe(0)
+	defer b.Close()
+	c := Pair([]net.Conn{a}, 0)
+	defer c.Close()
+	for name, r := range map[string]*p2p.Request{"send": c.Isend(1, p2p.Device(64, 8, 0)), "receive": c.Irecv(1, p2p.Device(64, 8, 0))} {
+		if err := r.Wait(t.Context()); !errors.Is(err, errDevice) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := c.Isend(1, p2p.Bytes(nil)).Wait(ended(t)); !errors.Is(err, context.Canceled) {
+		t.Errorf("a send after that: %v", err)
+	}
+}
+
+// ended is a context that has ended.
+func ended(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}
+
 func TestPairHasTwoRanks(t *testing.T) {
 	a, b := inproc.Pipe(0)
 	defer b.Close()
