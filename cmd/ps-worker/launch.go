@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"hcclps/cmd/internal/program"
+	"hcclps/p2p/backend"
 	"hcclps/ps"
 	"hcclps/ps/layout"
 )
@@ -48,8 +50,10 @@ func launchCommand() *cli.Command {
 			&cli.StringFlag{Name: "kill-worker-every", Usage: "kill the next worker every `D` (a duration, or Nsteps)"},
 			&cli.StringFlag{Name: "kills", Value: "20,5", Usage: "at most `L,W` leader and worker kills"},
 			&cli.StringFlag{Name: "ps-server", Usage: "`PATH` of ps-server; default: beside this program, else in PATH"},
-			program.TokenFlag(),
-		}, program.LogFlags("warn"), program.ConfigFlags()),
+			&cli.BoolFlag{Name: "tcp", Usage: "servers listen on loopback ports, not on Unix sockets"},
+			&cli.StringFlag{Name: "devices", Usage: "NPUs of the workers, one each: `LIST` such as 0-3,6", EnvVars: env("devices")},
+			&cli.StringFlag{Name: "server-devices", Usage: "NPUs of the servers, where they are to take part in hccl", EnvVars: env("server-devices")},
+		}, program.NetworkFlags(), program.TransportFlags(), program.LogFlags("warn"), program.ConfigFlags()),
 		Action: launch,
 	}
 }
@@ -78,6 +82,7 @@ type launcher struct {
 	token     string   // path
 	command   []string // of a worker
 	serverBin string
+	devices   devices
 	plan      killPlan
 	procs     *processes
 }
@@ -95,6 +100,12 @@ func newLauncher(c *cli.Context) (*launcher, error) {
 	}
 	log, err := program.Logger(c)
 	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(program.CheckNetwork(c), program.OneOf("--transport", c.String("transport"), backend.Transports()...)); err != nil {
+		return nil, err
+	}
+	if l.devices, err = parseDevices(c); err != nil {
 		return nil, err
 	}
 	if l.plan, err = parseKills(c); err != nil {
@@ -127,11 +138,28 @@ func newLauncher(c *cli.Context) (*launcher, error) {
 	if err := os.MkdirAll(filepath.Join(l.dir, "reports"), 0o700); err != nil {
 		return nil, err
 	}
-	for i := range c.Int("servers") {
-		l.addrs = append(l.addrs, "unix:"+filepath.Join(l.dir, fmt.Sprintf("s%d.sock", i+1)))
+	if l.addrs, err = addresses(c, l.dir); err != nil {
+		return nil, err
 	}
 	l.procs = newProcesses(c.App.Writer, c.App.ErrWriter, log)
 	return l, l.findToken()
+}
+
+// addresses is where the servers listen.
+func addresses(c *cli.Context, dir string) ([]string, error) {
+	var addrs []string
+	for i := range c.Int("servers") {
+		addr := "unix:" + filepath.Join(dir, fmt.Sprintf("s%d.sock", i+1))
+		if c.Bool("tcp") {
+			port, err := freePort()
+			if err != nil {
+				return nil, err
+			}
+			addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		}
+		addrs = append(addrs, addr)
+	}
+	return addrs, nil
 }
 
 // findToken takes the token that was given or left by an earlier launch, or makes one.
@@ -189,7 +217,9 @@ func (l *launcher) run(ctx context.Context) error {
 			return err
 		}
 	}
-	w, err := newWatcher(l.addrs, l.cluster, l.job, l.token)
+	sockets := program.Sockets(l.c, l.cluster, nil)
+	sockets.TokenFile = l.token
+	w, err := newWatcher(l.addrs, l.cluster, l.job, sockets)
 	if err != nil {
 		return err
 	}
@@ -246,14 +276,18 @@ func (l *launcher) server(i int) process {
 		"--replicas", strconv.Itoa(l.replicas()), "--shards", strconv.Itoa(l.c.Int("shards")), "--durability", l.c.String("durability"),
 		"--log-budget", l.c.String("log-budget"), "--token-file", l.token, "--allow-same-host", "--log-level", l.c.String("log-level"), "--log-format", l.c.String("log-format"),
 	}
-	return process{name: name, path: l.serverBin, args: args, env: foreign(os.Environ()), socket: strings.TrimPrefix(l.addrs[i], "unix:")}
+	socket, _ := strings.CutPrefix(l.addrs[i], "unix:")
+	if l.c.Bool("tcp") {
+		socket = ""
+	}
+	return process{name: name, path: l.serverBin, args: args, env: append(foreign(os.Environ()), l.roads(l.devices.servers, i)...), socket: socket}
 }
 
 // foreign is an environment without what would speak to our own programs: launch
 // says it all itself.
 func foreign(env []string) []string {
 	return slices.DeleteFunc(env, func(e string) bool {
-		return strings.HasPrefix(e, "HCCLPS_") || strings.HasPrefix(e, "RANK=") || strings.HasPrefix(e, "WORLD_SIZE=")
+		return strings.HasPrefix(e, "HCCLPS_") && !strings.HasPrefix(e, "HCCLPS_CANN_LIB=") || strings.HasPrefix(e, "RANK=") || strings.HasPrefix(e, "WORLD_SIZE=")
 	})
 }
 
@@ -284,6 +318,7 @@ func (l *launcher) worker(rank, port int) process {
 		"MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(port),
 		"HCCLPS_SERVERS="+strings.Join(l.addrs, ","), "HCCLPS_CLUSTER="+l.cluster, "HCCLPS_JOB="+l.job,
 		fmt.Sprintf("HCCLPS_WORKER=worker-%d", rank), "HCCLPS_TOKEN_FILE="+l.token, reportDirEnv+"="+filepath.Join(l.dir, "reports"))
+	env = append(env, l.roads(l.devices.workers, rank)...)
 	return process{name: fmt.Sprintf("worker-%d", rank), path: l.command[0], args: l.command[1:], env: env, rank: rank, worker: true}
 }
 

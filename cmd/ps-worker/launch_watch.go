@@ -38,8 +38,8 @@ type view struct {
 	groups  int
 }
 
-func newWatcher(addrs []string, cluster, job, token string) (*watcher, error) {
-	network, err := backend.OpenSockets(backend.Sockets{TokenFile: token, Local: cluster})
+func newWatcher(addrs []string, cluster, job string, sockets backend.Sockets) (*watcher, error) {
+	network, err := backend.OpenSockets(sockets)
 	if err != nil {
 		return nil, err
 	}

@@ -30,10 +30,19 @@ func Network(c *cli.Context, cluster string, log *slog.Logger) (link.Network, er
 	if err := CheckNetwork(c); err != nil {
 		return nil, err
 	}
-	return backend.OpenSockets(backend.Sockets{
+	return backend.OpenSockets(Sockets(c, cluster, log))
+}
+
+// Sockets are the choices of NetworkFlags. Who asks for tcp by name gets it
+// within a host too.
+func Sockets(c *cli.Context, cluster string, log *slog.Logger) backend.Sockets {
+	if c.String("transport") == string(backend.TCP) {
+		cluster = ""
+	}
+	return backend.Sockets{
 		TLSCert: c.String("tls-cert"), TLSKey: c.String("tls-key"), TLSCA: c.String("tls-ca"),
 		TokenFile: c.String("token-file"), Local: cluster, Logger: log,
-	})
+	}
 }
 
 // CheckNetwork finds mistakes in NetworkFlags.
