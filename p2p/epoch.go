@@ -29,6 +29,7 @@ type epochs struct {
 	peerPaused bool // nor does the peer
 	candidate  *upgraded
 	peerReady  uint32 // number of the upgrade that the peer has
+	refused    uint32 // number of the last one that the peer could not make
 }
 
 // round is what this side does in one epoch. It returns why that ended, when nothing of the Comm is left.

@@ -14,7 +14,7 @@ type upgraded struct {
 func (t *Transfer) Upgrade(attempt uint32, comm RunningComm) {
 	t.mu.Lock()
 	old := t.candidate
-	if t.dead == nil {
+	if t.dead == nil && attempt > t.refused {
 		t.candidate = &upgraded{attempt, comm}
 		t.cfg.Post(Signal{Kind: SignalReady, Epoch: t.epoch, Offset: 1, Bytes: attempt})
 		if t.cfg.Rank == 0 && t.bothReady() {
@@ -50,6 +50,7 @@ func (t *Transfer) peerIsReady(s Signal) {
 	if t.peerReady == s.Bytes {
 		t.peerReady = 0
 	}
+	t.refused = max(t.refused, s.Bytes)
 	t.discard(s.Bytes)
 }
 

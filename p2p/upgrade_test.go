@@ -106,6 +106,11 @@ func TestUpgradeOfOneSideIsNone(t *testing.T) {
 		r.ends[0].Upgrade(1, first[0])
 		r.ends[1].CannotUpgrade(1)
 		synctest.Wait()
+		early := better()
+		r.ends[0].Upgrade(1, early[0]) // of an attempt that the other side has given up
+		if !early[0].isClosed() {
+			t.Error("it is kept")
+		}
 		r.ends[1].Upgrade(2, second[1]) // late: the other side has gone on
 		r.ends[0].Upgrade(3, third[0])
 		synctest.Wait()
