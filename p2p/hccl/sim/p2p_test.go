@@ -6,3 +6,32 @@ func TestPingPong(t *testing.T) {
 	dir := simulator(t)
 	world{exe: program(t, dir, "pingpong"), dir: dir, size: 2}.run(t)
 }
+
+func TestRulesOfSendAndRecv(t *testing.T) {
+	slow := []string{"HCCL_SIM_ISSUE_MS=300"}
+	short := []string{quick, "HCCL_EXEC_TIMEOUT=100"}
+	scenarios(t, "rules", []scenario{
+		{name: "arguments", size: 2},
+		{name: "questions", size: 2},
+		{name: "rendezvous", size: 2},
+		{name: "order", size: 2},
+		{name: "first blocks", size: 2},
+		{name: "first times out", size: 2, env: []string{quick}},
+		{name: "both send first", size: 2, env: []string{quick}},
+		{name: "first count differs", size: 2},
+		{name: "first type differs", size: 2},
+		{name: "later count differs", size: 2, env: short},
+		{name: "two threads at once", size: 2, env: slow},
+		{name: "second thread", size: 2, args: []string{"0"}},
+		{name: "second thread, strict", size: 2, env: []string{"HCCL_SIM_STRICT=1"}, args: []string{"4"}},
+		{name: "two streams", size: 2},
+		{name: "destroy frees builder", size: 2},
+		{name: "destroy in use", size: 2, env: slow},
+		{name: "destroy under stream", size: 2},
+		{name: "freed buffer", size: 2},
+		{name: "abort", size: 2},
+		{name: "failure mode", size: 2, env: short},
+		{name: "shared buffer", size: 2, env: []string{"HCCL_SIM_CANN=9.0"}},
+		{name: "bandwidth", size: 2, env: []string{"HCCL_SIM_BANDWIDTH=32M"}},
+	})
+}

@@ -97,12 +97,63 @@ static inline struct rank join(int argc, char **argv)
     return r;
 }
 
+// One send in each direction, lower rank first: the links of the pair are built.
+static inline void warm(struct rank *r, void *dev)
+{
+    uint32_t peer = 1 - r->rank;
+    for (uint32_t from = 0; from < 2; from++) {
+        if (from == r->rank) OK(HcclSend(dev, 8, HCCL_DATA_TYPE_UINT8, peer, r->comm, r->stream));
+        else OK(HcclRecv(dev, 8, HCCL_DATA_TYPE_UINT8, peer, r->comm, r->stream));
+    }
+    OK(aclrtSynchronizeStream(r->stream));
+}
+
 static inline void part(struct rank *r)
 {
     OK(HcclCommDestroy(r->comm));
     OK(aclrtDestroyStream(r->stream));
     OK(aclrtResetDevice((int)r->rank));
     OK(aclFinalize());
+}
+
+// The scenarios of a program; argv[4] names the one to run.
+struct scenario {
+    const char *name;
+    void (*run)(int argc, char **argv);
+};
+
+static inline int play(const struct scenario *all, size_t n, int argc, char **argv)
+{
+    CHECK(argc >= 5);
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(all[i].name, argv[4]) == 0) {
+            all[i].run(argc, argv);
+            return 0;
+        }
+    fprintf(stderr, "no scenario %s\n", argv[4]);
+    return 2;
+}
+#define PLAY(table) int main(int argc, char **argv) { return play(table, sizeof(table) / sizeof(table[0]), argc, argv); }
+
+// A file beside the root's that ranks meet by: one says, another waits for it.
+static inline void say(const struct rank *r, const char *what)
+{
+    char path[512];
+    snprintf(path, sizeof(path), "%s.%s", r->file, what);
+    FILE *f = fopen(path, "wb");
+    CHECK(f != NULL && fclose(f) == 0);
+}
+
+static inline void hear(const struct rank *r, const char *what)
+{
+    char path[512];
+    snprintf(path, sizeof(path), "%s.%s", r->file, what);
+    for (int i = 0; i < 6000; i++) {
+        if (access(path, F_OK) == 0) return;
+        nap(5);
+    }
+    fprintf(stderr, "rank %u never heard %s\n", r->rank, what);
+    exit(1);
 }
 
 static inline void *device(size_t n)

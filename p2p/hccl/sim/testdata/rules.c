@@ -1,0 +1,473 @@
+// The rules of send and recv, one scenario each, between two ranks.
+#include <pthread.h>
+
+#include "check.h"
+
+#define U8 HCCL_DATA_TYPE_UINT8
+
+static void arguments(int argc, char **argv)
+{
+    struct rank r = join(argc, argv);
+    char host[64] = {0};
+    void *dev = device(64);
+    uint32_t peer = 1 - r.rank;
+    OK(HcclSend(NULL, 0, U8, peer, r.comm, r.stream)); // count 0: success, nothing happens
+    OK(HcclRecv(dev, 0, U8, peer, r.comm, r.stream));
+    WANT(HcclSend(NULL, 8, U8, peer, r.comm, r.stream), HCCL_E_PTR);
+    SAYS("EI0003");
+    WANT(HcclSend(dev, 8, U8, peer, NULL, r.stream), HCCL_E_PTR);
+    WANT(HcclSend(dev, 8, U8, peer, r.comm, NULL), HCCL_E_PTR);
+    WANT(HcclSend(dev, 0x800000000ULL, U8, peer, r.comm, r.stream), HCCL_E_PARA);
+    WANT(HcclSend(dev, 8, HCCL_DATA_TYPE_FP8E4M3, peer, r.comm, r.stream), HCCL_E_NOT_SUPPORT);
+    WANT(HcclSend(dev, 8, U8, 2, r.comm, r.stream), HCCL_E_PARA);
+    WANT(HcclSend(dev, 8, U8, r.rank, r.comm, r.stream), HCCL_E_NOT_SUPPORT);
+    WANT(HcclSend(host, 8, U8, peer, r.comm, r.stream), HCCL_E_PARA);
+    SAYS("host memory");
+    WANT(HcclRecv(host, 8, U8, peer, r.comm, r.stream), HCCL_E_PARA);
+    CHECK(aclGetRecentErrMsg() != NULL);
+    CHECK(aclGetRecentErrMsg() == NULL); // told once
+    warm(&r, dev);                       // none of it harmed the pair
+    part(&r);
+}
+
+static void questions(int argc, char **argv)
+{
+    struct rank r = join(argc, argv);
+    uint32_t n = 99;
+    char name[HCCL_COMM_NAME_MAX_LENGTH];
+    HcclComm found = NULL;
+    HcclResult async = HCCL_E_INTERNAL;
+    OK(HcclGetRankId(r.comm, &n));
+    CHECK(n == r.rank);
+    OK(HcclGetRankSize(r.comm, &n));
+    CHECK(n == 2);
+    OK(HcclGetCommName(r.comm, name));
+    CHECK(strstr(name, "%lo_") != NULL); // <hostip%if>_<port>_<device>_<time>
+    OK(HcclCommGetHandleWithName(name, &found));
+    CHECK(found == r.comm);
+    OK(HcclGetCommAsyncError(r.comm, &async));
+    CHECK(async == HCCL_SUCCESS);
+    union HcclConfigValue v = {2};
+    OK(HcclSetConfig(HCCL_DETERMINISTIC, v));
+    v.value = 0;
+    OK(HcclGetConfig(HCCL_DETERMINISTIC, &v));
+    CHECK(v.value == 2);
+    CHECK(strcmp(HcclGetErrorString(HCCL_E_REMOTE), "error cqe") == 0);
+    CHECK(strcmp(HcclGetErrorString((HcclResult)77), "unknown error") == 0);
+    OK(HcclCommSuspend(r.comm));
+    WANT(HcclBarrier(r.comm, r.stream), HCCL_E_SUSPENDING);
+    OK(HcclCommResume(r.comm));
+    OK(HcclBarrier(r.comm, r.stream));
+    OK(aclrtSynchronizeStream(r.stream));
+    HcclComm gone = r.comm;
+    OK(HcclCommDestroy(NULL));
+    part(&r);
+    WANT(HcclGetRankId(gone, &n), HCCL_E_PARA);
+    WANT(HcclCommDestroy(gone), HCCL_E_PARA);
+}
+
+// A send ends when its receive has run, even for one byte.
+static void rendezvous(int argc, char **argv)
+{
+    struct rank r = join(argc, argv);
+    void *dev = device(64);
+    warm(&r, dev);
+    if (r.rank == 0) {
+        OK(HcclSend(dev, 1, U8, 1, r.comm, r.stream));
+        WANT(aclrtSynchronizeStreamWithTimeout(r.stream, 100), ACL_ERROR_RT_STREAM_SYNC_TIMEOUT);
+        say(&r, "go");
+        OK(aclrtSynchronizeStreamWithTimeout(r.stream, 10000));
+    } else {
+        hear(&r, "go");
+        OK(HcclRecv(dev, 1, U8, 0, r.comm, r.stream));
+        OK(aclrtSynchronizeStream(r.stream));
+    }
+    part(&r);
+}
+
+// Many messages without a wait arrive in the order they were sent.
+static void order(int argc, char **argv)
+{
+    struct rank r = join(argc, argv);
+    enum { N = 100 };
+    char *dev = device(64 * N);
+    uint32_t got[16 * N];
+    for (int i = 0; i < 16 * N; i++) got[i] = r.rank == 0 ? (uint32_t)i : 0;
+    put(dev, got, sizeof(got));
+    for (int i = 0; i < N; i++) {
+        if (r.rank == 0) OK(HcclSend(dev + 64 * i, 16, HCCL_DATA_TYPE_UINT32, 1, r.comm, r.stream));
+        else OK(HcclRecv(dev + 64 * i, 16, HCCL_DATA_TYPE_UINT32, 0, r.comm, r.stream));
+    }
+    OK(aclrtSynchronizeStream(r.stream));
+    get(got, dev, sizeof(got));
+    for (int i = 0; i < 16 * N; i++) CHECK(got[i] == (uint32_t)i);
+    part(&r);
+}
+
+// The first operator of a direction holds the host until the peer is in its own; the next does not.
+static void first_blocks(int argc, char **argv)
+{
+    struct rank r = join(argc, argv);
+    void *dev = device(64);
+    size_t before, after, total;
+    OK(aclrtGetMemInfo(ACL_HBM_MEM, &before, &total));
+    double began = seconds();
+    if (r.rank == 0) OK(HcclSend(dev, 8, U8, 1, r.comm, r.stream));
+    if (r.rank == 1) {
+        nap(300);
+        OK(HcclRecv(dev, 8, U8, 0, r.comm, r.stream));
+    }
+    CHECK(seconds() - began > 0.25);
+    OK(aclrtSynchronizeStream(r.stream));
+    OK(aclrtGetMemInfo(ACL_HBM_MEM, &after, &total));
+    CHECK(before - after == 3 << 20); // 2 x 1 MB + 1 MB, only now
+    if (r.rank == 0) {
+        began = seconds();
+        OK(HcclSend(dev, 8, U8, 1, r.comm, r.stream)); // the peer is not there yet
+        say(&r, "sent");
+    } else {
+        hear(&r, "sent");
+        OK(HcclRecv(dev, 8, U8, 0, r.comm, r.stream));
+    }
+    OK(aclrtSynchronizeStream(r.stream));
+    OK(HcclCommDestroy(r.comm));
+    OK(aclrtGetMemInfo(ACL_HBM_MEM, &after, &total));
+    CHECK(before == after);
+}
+
+// Run with HCCL_SIM_SECOND_MS=10: the peer never calls.
+static void first_times_out(int argc, char **argv)
+{
+    struct rank r = join(argc, argv);
+    if (r.rank == 0) {
+        WANT(HcclSend(device(64), 8, U8, 1, r.comm, r.stream), HCCL_E_TIMEOUT);
+        SAYS("EI0006");
+        say(&r, "done");
+    }
+    hear(&r, "done");
+    part(&r);
+}
+
+static void both_send_first(int argc, char **argv)
+{
+    struct rank r = join(argc, argv);
+    WANT(HcclSend(device(64), 8, U8, 1 - r.rank, r.comm, r.stream), HCCL_E_TIMEOUT);
+    SAYS("EI0006");
+    part(&r);
+}
+
+static void first_count_differs(int argc, char **argv)
+{
+    struct rank r = join(argc, argv);
+    void *dev = device(64);
+    if (r.rank == 0) WANT(HcclSend(dev, 8, U8, 1, r.comm, r.stream), HCCL_E_INTERNAL);
+    else WANT(HcclRecv(dev, 9, U8, 0, r.comm, r.stream), HCCL_E_INTERNAL);
+    SAYS("EI0005");
+    part(&r);
+}
+
+static void first_type_differs(int argc, char **argv)
+{
+    struct rank r = join(argc, argv);
+    void *dev = device(64);
+    if (r.rank == 0) WANT(HcclSend(dev, 8, U8, 1, r.comm, r.stream), HCCL_E_INTERNAL);
+    else WANT(HcclRecv(dev, 8, HCCL_DATA_TYPE_INT8, 0, r.comm, r.stream), HCCL_E_INTERNAL);
+    SAYS("EI0005");
+    part(&r);
+}
+
+// Later counts are not compared: both wait until the exec time-out, and the pair is of no use any more.
+static void later_count_differs(int argc, char **argv)
+{
+    struct rank r = join(argc, argv);
+    void *dev = device(64);
+    warm(&r, dev);
+    double began = seconds();
+    if (r.rank == 0) OK(HcclSend(dev, 8, U8, 1, r.comm, r.stream));
+    else OK(HcclRecv(dev, 9, U8, 0, r.comm, r.stream));
+    WANT(aclrtSynchronizeStream(r.stream), ACL_ERROR_RT_FFTS_PLUS_TIMEOUT);
+    SAYS("EI0002");
+    CHECK(seconds() - began > 0.9); // 100 s
+    OK(HcclCommDestroy(r.comm));
+}
+
+static void *issue_elsewhere(void *arg)
+{
+    struct rank *r = arg;
+    OK(aclrtSetDevice((int)r->rank));
+    static char failed[8];
+    HcclResult rc = HcclBarrier(r->comm, r->stream);
+    snprintf(failed, sizeof(failed), "%d", rc);
+    return failed;
+}
+
+// Two threads inside operators of one device at once (HCCL_SIM_ISSUE_MS makes the first one stay).
+static void two_threads_at_once(int argc, char **argv)
+{
+    struct rank r = join(argc, argv);
+    pthread_t t;
+    void *said;
+    if (r.rank == 0) {
+        CHECK(pthread_create(&t, NULL, issue_elsewhere, &r) == 0);
+        nap(100);
+        WANT(HcclBarrier(r.comm, r.stream), HCCL_E_INTERNAL);
+        SAYS("another thread");
+        CHECK(pthread_join(t, &said) == 0);
+        CHECK(atoi(said) == HCCL_SUCCESS);
+    } else {
+        OK(HcclBarrier(r.comm, r.stream));
+    }
+    OK(aclrtSynchronizeStream(r.stream));
+    OK(HcclCommDestroy(r.comm));
+}
+
+// One after the other; only HCCL_SIM_STRICT minds. argv[5] is the result of the second thread.
+static void second_thread(int argc, char **argv)
+{
+    struct rank r = join(argc, argv);
+    pthread_t t;
+    void *said;
+    OK(HcclBarrier(r.comm, r.stream));
+    CHECK(pthread_create(&t, NULL, issue_elsewhere, &r) == 0);
+    CHECK(pthread_join(t, &said) == 0);
+    CHECK(atoi(said) == atoi(argv[5]));
+    OK(aclrtSynchronizeStream(r.stream));
+    OK(HcclCommDestroy(r.comm));
+}
+
+static HcclResult async_error(struct rank *r)
+{
+    HcclResult e;
+    OK(HcclGetCommAsyncError(r->comm, &e));
+    return e;
+}
+
+static void both(struct rank *r, void *dev, aclrtStream s)
+{
+    if (r->rank == 0) OK(HcclSend(dev, 8, U8, 1, r->comm, s));
+    else OK(HcclRecv(dev, 8, U8, 0, r->comm, s));
+}
+
+// Two streams of one communicator are fine with an event, or the host, between them, and corrupt each other without.
+static void two_streams(int argc, char **argv)
+{
+    struct rank r = join(argc, argv);
+    void *dev = device(64);
+    aclrtStream other;
+    aclrtEvent e;
+    OK(aclrtCreateStream(&other));
+    OK(aclrtCreateEvent(&e));
+    warm(&r, dev);
+    both(&r, dev, r.stream);
+    OK(aclrtRecordEvent(e, r.stream));
+    OK(aclrtStreamWaitEvent(other, e));
+    both(&r, dev, other);
+    CHECK(async_error(&r) == HCCL_SUCCESS);
+    OK(aclrtSynchronizeStream(other));
+    both(&r, dev, r.stream);
+    CHECK(async_error(&r) == HCCL_SUCCESS);
+    OK(aclrtRecordEvent(e, r.stream));
+    OK(aclrtSynchronizeEvent(e)); // by the host
+    both(&r, dev, other);
+    CHECK(async_error(&r) == HCCL_SUCCESS);
+    both(&r, dev, r.stream);
+    CHECK(async_error(&r) == HCCL_E_INTERNAL);
+    OK(aclrtSynchronizeStream(r.stream));
+    OK(aclrtSynchronizeStream(other));
+    OK(HcclCommDestroy(r.comm));
+}
+
+static void *destroy_soon(void *arg)
+{
+    struct rank *r = arg;
+    static int rc;
+    nap(100);
+    rc = HcclCommDestroy(r->comm); // needs no device of its own
+    return &rc;
+}
+
+// Destroying a communicator frees the call that builds a link in it.
+static void destroy_frees_builder(int argc, char **argv)
+{
+    struct rank r = join(argc, argv);
+    pthread_t t;
+    void *rc;
+    if (r.rank == 0) {
+        CHECK(pthread_create(&t, NULL, destroy_soon, &r) == 0);
+        double began = seconds();
+        WANT(HcclSend(device(64), 8, U8, 1, r.comm, r.stream), HCCL_E_INTERNAL);
+        SAYS("external request");
+        CHECK(seconds() - began < 10);
+        CHECK(pthread_join(t, &rc) == 0 && *(int *)rc == HCCL_SUCCESS);
+        say(&r, "done");
+    }
+    hear(&r, "done");
+}
+
+// While a call is inside (HCCL_SIM_ISSUE_MS) and builds nothing, destroying says: again.
+static void destroy_in_use(int argc, char **argv)
+{
+    struct rank r = join(argc, argv);
+    pthread_t t;
+    void *rc;
+    void *dev = device(64);
+    warm(&r, dev);
+    if (r.rank == 0) {
+        CHECK(pthread_create(&t, NULL, destroy_soon, &r) == 0);
+        OK(HcclSend(dev, 8, U8, 1, r.comm, r.stream));
+        CHECK(pthread_join(t, &rc) == 0 && *(int *)rc == HCCL_E_AGAIN);
+    } else {
+        OK(HcclRecv(dev, 8, U8, 0, r.comm, r.stream));
+    }
+    OK(aclrtSynchronizeStream(r.stream));
+    part(&r);
+}
+
+// What a stream still runs when its communicator is destroyed is a DMA fault.
+static void destroy_under_stream(int argc, char **argv)
+{
+    struct rank r = join(argc, argv);
+    void *dev = device(64);
+    warm(&r, dev);
+    if (r.rank == 0) {
+        OK(HcclSend(dev, 8, U8, 1, r.comm, r.stream));
+        WANT(aclrtSynchronizeStreamWithTimeout(r.stream, 50), ACL_ERROR_RT_STREAM_SYNC_TIMEOUT);
+        OK(HcclCommDestroy(r.comm));
+        WANT(aclrtSynchronizeStream(r.stream), ACL_ERROR_RT_FFTS_PLUS_EXCEPTION);
+        SAYS("EI0012");
+        say(&r, "done");
+    }
+    hear(&r, "done");
+}
+
+static void freed_buffer(int argc, char **argv)
+{
+    struct rank r = join(argc, argv);
+    void *dev = device(64), *other = device(4096);
+    warm(&r, dev);
+    if (r.rank == 0) {
+        OK(aclrtFree(other));
+        OK(HcclSend(other, 8, U8, 1, r.comm, r.stream));
+        WANT(aclrtSynchronizeStream(r.stream), ACL_ERROR_RT_FFTS_PLUS_EXCEPTION);
+        SAYS("EI0012");
+        OK(HcclSend(dev, 65, U8, 1, r.comm, r.stream)); // longer than its allocation
+        WANT(aclrtSynchronizeStream(r.stream), ACL_ERROR_RT_FFTS_PLUS_EXCEPTION);
+    }
+    part(&r);
+}
+
+static void abort_stream(int argc, char **argv)
+{
+    struct rank r = join(argc, argv);
+    void *dev = device(64);
+    warm(&r, dev);
+    if (r.rank == 0) {
+        OK(HcclRecv(dev, 8, U8, 1, r.comm, r.stream));
+        WANT(aclrtSynchronizeStreamWithTimeout(r.stream, 50), ACL_ERROR_RT_STREAM_SYNC_TIMEOUT);
+        OK(aclrtStreamAbort(r.stream));
+        OK(HcclCommDestroy(r.comm));
+        OK(aclrtSynchronizeStream(r.stream)); // the stream itself lives on
+        OK(aclrtDestroyStreamForce(r.stream));
+        say(&r, "done");
+    }
+    hear(&r, "done");
+}
+
+// Without a wait between them, operators of a dead or absent peer do not stop what is queued behind them.
+static void failure_mode(int argc, char **argv)
+{
+    struct rank r = join(argc, argv);
+    void *dev = device(64), *host;
+    OK(aclrtMallocHost(&host, 64));
+    memset(host, 1, 64);
+    OK(aclrtMemset(dev, 64, 7, 64));
+    warm(&r, dev);
+    if (r.rank == 0) {
+        OK(HcclRecv(dev, 8, U8, 1, r.comm, r.stream));
+        OK(aclrtMemcpyAsync(host, 64, dev, 64, ACL_MEMCPY_DEVICE_TO_HOST, r.stream));
+        WANT(aclrtSynchronizeStream(r.stream), ACL_ERROR_RT_FFTS_PLUS_TIMEOUT);
+        CHECK(((char *)host)[63] == 7); // the copy ran all the same
+        OK(aclrtSetStreamFailureMode(r.stream, ACL_STOP_ON_FAILURE));
+        memset(host, 1, 64);
+        OK(HcclRecv(dev, 8, U8, 1, r.comm, r.stream));
+        OK(aclrtMemcpyAsync(host, 64, dev, 64, ACL_MEMCPY_DEVICE_TO_HOST, r.stream));
+        WANT(aclrtSynchronizeStream(r.stream), ACL_ERROR_RT_FFTS_PLUS_TIMEOUT);
+        CHECK(((char *)host)[63] == 1);
+        WANT(aclrtSynchronizeStream(r.stream), ACL_ERROR_RT_FFTS_PLUS_TIMEOUT); // for good
+        say(&r, "done");
+    }
+    hear(&r, "done");
+}
+
+static void shared_buffer(int argc, char **argv)
+{
+    struct rank r = join(argc, argv);
+    void *dev = device(64);
+    aclrtStream other;
+    HcclComm comms[2];
+    size_t before, after, total;
+    OK(aclrtCreateStream(&other));
+    OK(aclrtGetMemInfo(ACL_HBM_MEM, &before, &total));
+    for (int i = 0; i < 2; i++) {
+        char file[512];
+        HcclRootInfo info;
+        HcclCommConfig config;
+        snprintf(file, sizeof(file), "%s%d", r.file, i);
+        share_root(file, r.rank, &info);
+        HcclCommConfigInit(&config);
+        config.hcclBufferSize = 4;
+        strcpy(config.hcclBufferName, "one for all");
+        OK(HcclCommInitRootInfoConfig(2, &info, r.rank, &config, &comms[i]));
+        struct rank x = {r.rank, 2, r.file, r.stream, comms[i]};
+        warm(&x, dev);
+    }
+    OK(aclrtGetMemInfo(ACL_HBM_MEM, &after, &total));
+    CHECK(before - after == 9 << 20);
+    WANT(HcclSend(dev, 8, U8, 1 - r.rank, comms[1], other), HCCL_E_PARA);
+    OK(HcclCommDestroy(comms[0]));
+    OK(HcclCommDestroy(comms[1]));
+    OK(aclrtGetMemInfo(ACL_HBM_MEM, &after, &total));
+    CHECK(before == after);
+    part(&r);
+}
+
+static void bandwidth(int argc, char **argv)
+{
+    struct rank r = join(argc, argv);
+    size_t n = 8 << 20;
+    void *dev = device(n);
+    warm(&r, dev);
+    double began = seconds();
+    if (r.rank == 0) OK(HcclSend(dev, n, U8, 1, r.comm, r.stream));
+    else OK(HcclRecv(dev, n, U8, 0, r.comm, r.stream));
+    OK(aclrtSynchronizeStream(r.stream));
+    CHECK(seconds() - began >= 0.25); // 8 MiB at 32 MiB/s
+    part(&r);
+}
+
+static const struct scenario all[] = {
+    {"arguments", arguments},
+    {"questions", questions},
+    {"rendezvous", rendezvous},
+    {"order", order},
+    {"first blocks", first_blocks},
+    {"first times out", first_times_out},
+    {"both send first", both_send_first},
+    {"first count differs", first_count_differs},
+    {"first type differs", first_type_differs},
+    {"later count differs", later_count_differs},
+    {"two threads at once", two_threads_at_once},
+    {"second thread", second_thread},
+    {"second thread, strict", second_thread},
+    {"two streams", two_streams},
+    {"destroy frees builder", destroy_frees_builder},
+    {"destroy in use", destroy_in_use},
+    {"destroy under stream", destroy_under_stream},
+    {"freed buffer", freed_buffer},
+    {"abort", abort_stream},
+    {"failure mode", failure_mode},
+    {"shared buffer", shared_buffer},
+    {"bandwidth", bandwidth},
+};
+
+PLAY(all)
