@@ -54,14 +54,17 @@ func needCompiler(t *testing.T) {
 	}
 }
 
-// program compiles testdata/name.c against the simulator in dir.
+// program compiles testdata/name.c against the simulator in dir, once.
 func program(t *testing.T, dir, name string, more ...string) string {
 	t.Helper()
 	cc, err := compiler()
 	if err != nil {
 		t.Skipf("the test program needs a C compiler: %v", err)
 	}
-	exe := filepath.Join(t.TempDir(), name)
+	exe := filepath.Join(dir, name)
+	if _, err := os.Stat(exe); err == nil {
+		return exe
+	}
 	args := []string{
 		"-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread",
 		"-I", filepath.Join(dir, "include"), "-I", "testdata", filepath.Join("testdata", name+".c"),

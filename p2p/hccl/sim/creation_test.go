@@ -1,0 +1,99 @@
+package sim
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+)
+
+func TestCreation(t *testing.T) {
+	port := basePort(t)
+	base := "HCCL_IF_BASE_PORT=" + port
+	scenarios(t, "creation", []scenario{
+		{name: "config"},
+		{name: "missing rank", size: 2, env: []string{quick}},
+		{name: "root gone", size: 2, env: []string{quick}},
+		{name: "ports", env: []string{base}, args: []string{port}},
+		{name: "two at once", env: []string{"HCCL_SIM_CREATE_MS=300"}},
+		{name: "npu taken", size: 2, env: []string{"HCCL_SIM_HOST=test-" + port}},
+		{name: "same device", size: 2},
+		{name: "sub", size: 3},
+		{name: "budget", size: 2, env: []string{"HCCL_SIM_HBM=40M"}, args: []string{"3"}},
+	})
+	again := basePort(t)
+	scenarios(t, "creation", []scenario{
+		{name: "ports are freed", env: []string{"HCCL_IF_BASE_PORT=" + again}, args: []string{again}},
+		{name: "budget", size: 2, env: []string{"HCCL_SIM_HBM=40M", "HCCL_SIM_CANN=9.0"}, args: []string{"24"}},
+	})
+}
+
+// basePort finds a port that is free, and so most likely are those after it.
+func basePort(t *testing.T) string {
+	t.Helper()
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // it was only asked for its port
+	addr, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		t.Fatalf("address is %v", l.Addr())
+	}
+	return strconv.Itoa(addr.Port)
+}
+
+func TestCapabilityByVersion(t *testing.T) {
+	for version, want := range map[string]string{"8.1": "5", "8.5": "11", "9.0": "12"} {
+		scenarios(t, "creation", []scenario{
+			{name: "capability", env: []string{"HCCL_SIM_CANN=" + version}, args: []string{want}},
+		})
+	}
+}
+
+func TestEnvironmentIsChecked(t *testing.T) {
+	for name, value := range map[string]string{
+		"HCCL_CONNECT_TIMEOUT":   "119",
+		"HCCL_EXEC_TIMEOUT":      "-1",
+		"HCCL_BUFFSIZE":          "0",
+		"HCCL_IF_BASE_PORT":      "80",
+		"HCCL_IF_IP":             "localhost",
+		"HCCL_RDMA_TC":           "131",
+		"HCCL_RDMA_TIMEOUT":      "21",
+		"HCCL_RDMA_RETRY_CNT":    "8",
+		"HCCL_DETERMINISTIC":     "yes",
+		"HCCL_DFS_CONFIG":        "connection_fault_detection_time:5",
+		"HCCL_WHITELIST_DISABLE": "2",
+		"HCCL_WHITELIST_FILE":    "",
+	} {
+		env := []string{name + "=" + value}
+		if name == "HCCL_WHITELIST_FILE" {
+			env = append(env, "HCCL_WHITELIST_DISABLE=0")
+		}
+		scenarios(t, "creation", []scenario{{name: "bad environment", env: env, args: []string{name}}})
+	}
+}
+
+func TestRankTable(t *testing.T) {
+	table, err := filepath.Abs("testdata/ranktable.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	scenarios(t, "creation", []scenario{{name: "rank table", size: 2, args: []string{table}}})
+	for says, text := range map[string]string{
+		"not JSON":      `{"version": "1.0", "server_list": [`,
+		"version":       `{"version": "3.0"}`,
+		"initializing":  `{"version": "1.0", "status": "initializing"}`,
+		"EI0017":        `{"version": "1.0", "status": "completed", "server_list": []}`,
+		"but not rank":  `{"version": "1.0", "server_list": [{"device": [{"device_id": "0", "rank_id": "1"}]}]}`,
+		"appears twice": `{"version": "1.0", "d": [{"device_id": 0, "rank_id": 0}, {"device_id": 1, "rank_id": 0}]}`,
+	} {
+		bad := filepath.Join(t.TempDir(), "table.json")
+		if err := os.WriteFile(bad, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		scenarios(t, "creation", []scenario{{name: "bad rank table", args: []string{bad, says}}})
+	}
+}
