@@ -42,21 +42,22 @@ func (p ChunkPolicy) Target(current int, bandwidth float64, latency time.Duratio
 	start, least := orDefault(p.Start, 4<<20), orDefault(p.Least, 512<<10)
 	large, small := orDefault(p.Large, MaxChunk), orDefault(p.Small, 1<<20)
 	base, halved := p.class(current)
-	fast, slow := orDefault(p.Fast, 10e9), orDefault(p.Slow, 2e9)
 	switch {
-	case bandwidth > side(fast, base == large):
+	case bandwidth <= 0:
+		return current
+	case above(bandwidth, orDefault(p.Fast, 10e9), base == large):
 		base = large
-	case bandwidth < slow*slow/side(slow, base == small):
-		base = small
-	default:
+	case above(bandwidth, orDefault(p.Slow, 2e9), base != small):
 		base = start
+	default:
+		base = small
 	}
-	far := float64(p.Far)
-	if p.Far == 0 {
-		far = float64(time.Millisecond)
+	far := p.Far
+	if far == 0 {
+		far = time.Millisecond
 	}
-	if float64(latency) > side(far, halved) {
-		return min(max(base/2, least), base, MaxChunk)
+	if above(float64(latency), float64(far), halved) {
+		base = min(max(base/2, least), base)
 	}
 	return min(base, MaxChunk)
 }
@@ -74,12 +75,12 @@ func (p ChunkPolicy) class(current int) (base int, halved bool) {
 	return orDefault(p.Start, 4<<20), false
 }
 
-// side is the border as seen from one of its sides: who is past it stays longer, who is not must go further.
-func side(border float64, past bool) float64 {
-	if past {
-		return border / hysteresis
+// above says whether v is above a border. Who was above stays there until v is clearly below, who was not has to get clearly above.
+func above(v, border float64, was bool) bool {
+	if was {
+		return v > border/hysteresis
 	}
-	return border * hysteresis
+	return v > border*hysteresis
 }
 
 // sizer is the memory of a ChunkPolicy: what the size is, and which other one the last measurements asked for.
