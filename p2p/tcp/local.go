@@ -53,7 +53,7 @@ func (l localListener) Accept() (net.Conn, error) {
 			err = tune(local.UnixConn)
 		}
 		if err != nil {
-			l.network.logger().Warn("close connection from this host", "err", err)
+			l.network.logger().Debug("close connection from this host", "err", err)
 			_ = conn.Close()
 			continue
 		}
@@ -75,7 +75,7 @@ func (n Network) dialLocal(ctx context.Context, addr string) net.Conn {
 			return admitted
 		}
 	}
-	n.logger().Warn("a socket of this host is not used", "addr", addr, "err", err)
+	n.logger().Debug("a socket of this host is not used, TCP is", "addr", addr, "err", err)
 	_ = conn.Close()
 	return nil
 }
