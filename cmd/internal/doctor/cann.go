@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"hcclps/p2p/hccl/acl"
@@ -16,6 +17,7 @@ import (
 type cann struct {
 	loaded    bool
 	simulator bool
+	devices   int
 }
 
 // usable says whether HCCL can be used.
@@ -27,7 +29,7 @@ func checkCANN(_ context.Context, p *patient) []Finding {
 	if err != nil {
 		return []Finding{p.notLoaded(err)}
 	}
-	p.cann = cann{loaded: true, simulator: l.Simulator != ""}
+	p.cann = cann{loaded: true, simulator: l.Simulator != "", devices: l.Devices}
 	files := strings.Join(l.Files, ", ")
 	if p.cann.simulator {
 		return []Finding{
@@ -37,6 +39,19 @@ func checkCANN(_ context.Context, p *patient) []Finding {
 	}
 	return append([]Finding{good("HCCL is %s; runtime %s, %d devices, chip %s", files, orUnknown(l.Version), l.Devices, orUnknown(l.SoC))}, p.versions()...)
 }
+
+// chosenDevice checks --device against what the runtime shows of it.
+func (p *patient) chosenDevice() []Finding {
+	if !p.cann.usable() || !p.hasDevice() {
+		return nil
+	}
+	if id, err := strconv.Atoi(p.Device); err != nil || id < 0 || id >= p.cann.devices {
+		return []Finding{found(Fail, fmt.Sprintf("--device %s: there are %d devices, counted from 0", p.Device, p.cann.devices), "devices are counted among the visible ones (ASCEND_RT_VISIBLE_DEVICES)")}
+	}
+	return nil
+}
+
+func (p *patient) hasDevice() bool { return p.Device != "" && p.Device != "none" }
 
 // notLoaded tells a machine without CANN from one whose CANN is out of reach or broken.
 func (p *patient) notLoaded(err error) Finding {
@@ -56,7 +71,7 @@ func (p *patient) notLoaded(err error) Finding {
 
 // wanted is Fail when the options cannot do without hccl.
 func (p *patient) wanted(otherwise Level) Level {
-	if p.Transport == "hccl" || p.Device != "" && p.Device != "none" {
+	if p.Transport == "hccl" || p.hasDevice() {
 		return Fail
 	}
 	return otherwise

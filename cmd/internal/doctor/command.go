@@ -22,8 +22,6 @@ func Command(server bool) *cli.Command {
 	flags := []cli.Flag{
 		&cli.StringSliceFlag{Name: "servers", Usage: "addresses of the cluster's servers, to be asked", EnvVars: env("servers")},
 		&cli.StringFlag{Name: "cluster", Value: ps.DefaultCluster, Usage: "`NAME` of the cluster", EnvVars: env("cluster")},
-		&cli.StringFlag{Name: "transport", Value: "auto", Usage: "what is meant to be used: auto, shm, tcp or hccl", EnvVars: env("transport")},
-		&cli.StringFlag{Name: "device", Value: "none", Usage: "`N` of the NPU that is meant to be used, or none", EnvVars: env("device")},
 		&cli.DurationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "patience with one server or tool", EnvVars: env("doctor-timeout")},
 		&cli.BoolFlag{Name: "clean", Usage: "remove logs in memory of temporary clusters whose processes are gone"},
 		&cli.BoolFlag{Name: "json", Usage: "for machines"},
@@ -43,7 +41,7 @@ func Command(server bool) *cli.Command {
 	return &cli.Command{
 		Name: "doctor", Usage: "look at this machine and its cluster: what will fail, and what to do",
 		Description: "Exit code 1 when something will fail. Give it the flags the program will get.",
-		Flags:       slices.Concat(flags, program.NetworkFlags(), program.ConfigFlags()),
+		Flags:       slices.Concat(flags, program.BulkFlags(), program.NetworkFlags(), program.ConfigFlags()),
 		Action:      func(c *cli.Context) error { return run(c, server) },
 	}
 }
@@ -59,11 +57,7 @@ func run(c *cli.Context, server bool) error {
 	if c.Bool("clean") {
 		return clean(c, DefaultPlaces())
 	}
-	network, err := program.Network(c, opt.Cluster, nil)
-	if err != nil {
-		return err
-	}
-	r, err := examineHere(c.Context, network, opt)
+	r, err := examineHere(c, opt)
 	if err != nil {
 		return err
 	}
@@ -81,7 +75,7 @@ func options(c *cli.Context, server bool) (Options, error) {
 		Servers: c.StringSlice("servers"), Cluster: c.String("cluster"), Transport: c.String("transport"), Device: c.String("device"),
 		Patience: c.Duration("timeout"), Variables: ownVariables(c.App),
 	}
-	if err := errors.Join(program.NoArguments(c), program.OneOf("--transport", o.Transport, "auto", "shm", "tcp", "hccl")); err != nil {
+	if err := errors.Join(program.NoArguments(c), program.OneOf("--transport", o.Transport, backend.Transports()...)); err != nil {
 		return o, err
 	}
 	if o.Patience <= 0 {
@@ -122,12 +116,16 @@ func ownVariables(app *cli.App) []string {
 }
 
 // examineHere examines this machine.
-func examineHere(ctx context.Context, network link.Network, opt Options) (Report, error) {
+func examineHere(c *cli.Context, opt Options) (Report, error) {
+	network, err := program.Network(c, opt.Cluster, nil)
+	if err != nil {
+		return Report{}, err
+	}
 	client, err := link.NewClient(link.Config{Network: network, Pair: backend.Pair, Cluster: opt.Cluster, ID: "doctor"})
 	if err != nil {
 		return Report{}, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(c.Context)
 	ended := make(chan error, 1)
 	go func() { ended <- client.Run(ctx) }()
 	r, err := Examine(ctx, Local(network, client), opt)

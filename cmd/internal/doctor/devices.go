@@ -20,8 +20,12 @@ type npu struct {
 	used, total int // of its memory, MB
 }
 
-// checkDevices looks for NPUs: device files, then what npu-smi says of them.
+// checkDevices looks for NPUs: what the runtime counts, device files, then what npu-smi says of them.
 func checkDevices(ctx context.Context, p *patient) []Finding {
+	return append(p.lookForDevices(ctx), p.chosenDevice()...)
+}
+
+func (p *patient) lookForDevices(ctx context.Context) []Finding {
 	files, err := fs.Glob(p.Root, "dev/davinci[0-9]*")
 	if err != nil {
 		files = nil
@@ -45,7 +49,7 @@ func checkDevices(ctx context.Context, p *patient) []Finding {
 	if !p.cann.usable() {
 		seen = append(seen, found(p.wanted(Warn), fmt.Sprintf("%d NPUs are here, but CANN is not usable: bulk bytes do not go through them", len(p.npus)), "see the findings about cann"))
 	}
-	return append(seen, p.chosenDevice()...)
+	return append(seen, p.visibleDevices()...)
 }
 
 // chips says what each NPU is and whether it is well.
@@ -71,26 +75,18 @@ func (p *patient) chips() []Finding {
 	return out
 }
 
-// chosenDevice checks --device against what is there and what is visible.
-func (p *patient) chosenDevice() []Finding {
+// visibleDevices checks the list of visible devices against what is there.
+func (p *patient) visibleDevices() []Finding {
 	visible := p.vars["ASCEND_RT_VISIBLE_DEVICES"]
+	if visible == "" {
+		return nil
+	}
 	var out []Finding
-	if visible != "" {
-		for v := range strings.SplitSeq(visible, ",") {
-			if id, err := strconv.Atoi(strings.TrimSpace(v)); err != nil || !slices.ContainsFunc(p.npus, func(n npu) bool { return n.id == id }) {
-				out = append(out, found(p.wanted(Warn), fmt.Sprintf("ASCEND_RT_VISIBLE_DEVICES=%s: there is no NPU %s here", visible, strings.TrimSpace(v)), "list numbers that npu-smi info shows"))
-			}
+	for v := range strings.SplitSeq(visible, ",") {
+		v = strings.TrimSpace(v)
+		if id, err := strconv.Atoi(v); err != nil || !slices.ContainsFunc(p.npus, func(n npu) bool { return n.id == id }) {
+			out = append(out, found(p.wanted(Warn), fmt.Sprintf("ASCEND_RT_VISIBLE_DEVICES=%s: there is no NPU %s here", visible, v), "list numbers that npu-smi info shows"))
 		}
-	}
-	if p.Device == "" || p.Device == "none" {
-		return out
-	}
-	count := len(p.npus)
-	if visible != "" {
-		count = len(strings.Split(visible, ","))
-	}
-	if id, err := strconv.Atoi(p.Device); err != nil || id < 0 || id >= count {
-		out = append(out, found(Fail, fmt.Sprintf("--device %s: want a number from 0 to %d", p.Device, count-1), "devices are counted from 0 among the visible ones"))
 	}
 	return out
 }

@@ -29,7 +29,7 @@ type Finding struct {
 type Options struct {
 	Servers    []string      // addresses of the cluster, all of them
 	Cluster    string        // its name
-	Transport  string        // auto, shm, tcp or hccl; "" is auto
+	Transport  string        // as backend.Transports; "" is auto
 	Device     string        // number of the NPU this process is to own; "" or none: no device
 	Listen     string        // address a server is to listen at; "" when it is none
 	Advertise  string        // address of Servers that is this server's, "" is Listen

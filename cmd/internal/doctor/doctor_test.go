@@ -14,6 +14,7 @@ import (
 
 	"hcclps/p2p/hccl/acl"
 	"hcclps/p2p/link"
+	"hcclps/p2p/tcp"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden reports anew")
@@ -61,8 +62,9 @@ func TestA3HasTwoDevicesANPU(t *testing.T) {
 	m := healthy()
 	m.withCANN()
 	m.withTools(t, "a3")
+	m.loaded.Devices = 4
 	golden(t, "a3", m.examine(t, Options{Device: "3"}))
-	m.examine(t, Options{Device: "4"}).want(t, "devices", Fail, "--device 4", "0 to 3")
+	m.examine(t, Options{Device: "4"}).want(t, "devices", Fail, "--device 4", "4 devices")
 }
 
 func TestBareContainer(t *testing.T) {
@@ -97,7 +99,7 @@ func TestSimulatorIsCalledOne(t *testing.T) {
 	m := healthy()
 	m.env = []string{acl.EnvLib + "=/build/libhccl_sim.so"}
 	m.loaded = Loaded{Files: []string{"/build/libhccl_sim.so"}, Simulator: "1.2", SoC: "Ascend910B1", Devices: 2}
-	r := m.examine(t, Options{Transport: "hccl"})
+	r := m.examine(t, Options{Transport: "hccl", Device: "1"})
 	r.want(t, "cann", Warn, "SIMULATOR", "/build/libhccl_sim.so", "1.2")
 	r.want(t, "cann", OK, "2 devices", "Ascend910B1")
 	r.want(t, "devices", OK, "the simulator")
@@ -121,7 +123,8 @@ func TestCANNThatCannotBeLoaded(t *testing.T) {
 	m.examine(t, Options{}).want(t, "cann", Warn, "CANN is here", "libascend_hal.so", "set_env.sh")
 	r := m.examine(t, Options{Transport: "hccl"})
 	r.want(t, "cann", Fail, "libascend_hal.so")
-	r.want(t, "transports", Fail, "hccl: not here")
+	r.want(t, "transports", Fail, "--device N")
+	m.examine(t, Options{Device: "0"}).want(t, "transports", Fail, "hccl: not here")
 	m = healthy()
 	m.noLoad = fmt.Errorf("%w: libhccl.so lacks HcclSend", acl.ErrNoSymbol)
 	m.examine(t, Options{}).want(t, "cann", Warn, "lacks HcclSend")
@@ -150,7 +153,9 @@ func TestVisibleDevices(t *testing.T) {
 	m.withTools(t, "910b")
 	m.env = append(m.env, "ASCEND_RT_VISIBLE_DEVICES=2,9")
 	m.examine(t, Options{}).want(t, "devices", Warn, "no NPU 9")
-	m.examine(t, Options{Device: "2"}).want(t, "devices", Fail, "--device 2", "0 to 1")
+	m.loaded.Devices = 2
+	m.examine(t, Options{Device: "2"}).want(t, "devices", Fail, "--device 2", "2 devices")
+	m.examine(t, Options{Device: "first"}).want(t, "devices", Fail, "--device first")
 }
 
 func TestServersAreJudged(t *testing.T) {
@@ -160,10 +165,11 @@ func TestServersAreJudged(t *testing.T) {
 	}
 	m.errs = map[string]error{
 		"d:1": fmt.Errorf("call: %w", link.ErrWrongCluster), "e:1": fmt.Errorf("call: %w", link.ErrVersion),
+		"j:1": fmt.Errorf("dial: %w", tcp.ErrRefused),
 		"f:1": fmt.Errorf("dial: %w", syscall.ECONNREFUSED), "g:1": &net.DNSError{Name: "g", Err: "no such host"},
 		"h": &net.AddrError{Addr: "h", Err: "missing port"}, "i:1": syscall.EHOSTUNREACH, "unix:/x": syscall.EACCES,
 	}
-	r := m.examine(t, Options{Servers: []string{"a:1", "b:1", "c:1", "d:1", "e:1", "f:1", "g:1", "h", "i:1", "unix:/x", "silent:1"}})
+	r := m.examine(t, Options{Servers: []string{"a:1", "b:1", "c:1", "d:1", "e:1", "f:1", "g:1", "h", "i:1", "j:1", "unix:/x", "silent:1"}})
 	golden(t, "servers", r)
 }
 

@@ -91,7 +91,7 @@ func TestDoctorSaysSimulator(t *testing.T) {
 	}
 	t.Setenv("HCCL_SIM_QUIET", "1")
 	t.Setenv(acl.EnvLib, lib)
-	_, r := doctorOf(t.Context(), t, "--transport", "hccl")
+	_, r := doctorOf(t.Context(), t, "--transport", "hccl", "--device", "0")
 	r.want(t, "cann", Warn, "SIMULATOR", lib)
 	r.want(t, "hccl variables", OK, "HCCL_SIM_QUIET")
 	r.want(t, "transports", OK, "hccl: by the simulator")

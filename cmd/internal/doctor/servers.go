@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"hcclps/p2p/link"
+	"hcclps/p2p/tcp"
 )
 
 // slowTrip is a round trip above which a cluster works, but steps wait for the network.
@@ -88,6 +89,8 @@ func unreachable(a answer) Finding {
 		return found(Fail, what, "give the name of that cluster (--cluster), or the address of a server of this one")
 	case errors.Is(a.err, link.ErrVersion):
 		return found(Fail, what, "run the same release on both")
+	case errors.Is(a.err, tcp.ErrRefused):
+		return found(Fail, what, "give the certificates (--tls-cert, --tls-key, --tls-ca) and the token (--token-file) of that cluster, or leave them out where it has none")
 	case errors.As(a.err, &dns):
 		return found(Fail, what, "correct the name, or the resolver of this host (/etc/resolv.conf, /etc/hosts)")
 	case errors.As(a.err, &addr):

@@ -6,6 +6,8 @@ import "context"
 func checkTransports(_ context.Context, p *patient) []Finding {
 	var out []Finding
 	switch {
+	case p.Transport == "hccl" && !p.hasDevice():
+		out = append(out, found(Fail, "hccl needs a device of this process", "give --device N, or use --transport auto"))
 	case p.cann.usable() && p.cann.simulator:
 		out = append(out, good("hccl: by the simulator, between processes that own one of its devices"))
 	case p.cann.usable() && len(p.npus) > 0:
