@@ -78,6 +78,12 @@ func newByHand(t *testing.T, policy p2p.Policy) *byHand {
 	return h
 }
 
+// end stops the Transfer and waits for it.
+func (h *byHand) end() {
+	h.stop()
+	_ = <-h.ended // the end of the test's context
+}
+
 // complete ends the oldest n requests well.
 func (h *byHand) complete(n int) {
 	for range n {
@@ -193,8 +199,7 @@ func TestSendsFollowGrants(t *testing.T) {
 		if got := h.said(); got != "void 2.0:0" {
 			t.Errorf("said %s", got)
 		}
-		h.stop()
-		<-h.ended
+		h.end()
 		<-a.Done()
 		var fault *p2p.TransferError
 		if !errors.As(a.Err(), &fault) || fault.Done != 9 || fault.Total != 10 {
@@ -230,8 +235,7 @@ func TestNonsenseIsMalformed(t *testing.T) {
 			if !errors.Is(err, p2p.ErrMalformed) {
 				t.Errorf("%s: %v", name, err)
 			}
-			h.stop()
-			<-h.ended
+			h.end()
 		}
 	})
 }

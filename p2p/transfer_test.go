@@ -25,7 +25,6 @@ type rig struct {
 	epoch uint32
 	pairs map[uint32][]p2p.RunningComm
 	wrap  func(epoch uint32, rank int, c p2p.Comm) (p2p.Comm, error)
-	kills []func()
 }
 
 // runner gives a Comm without goroutines a Run.

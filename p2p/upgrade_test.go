@@ -130,9 +130,13 @@ func TestUpgradeOfOneSideIsNone(t *testing.T) {
 		for rank := range 2 {
 			r.ends[rank].Upgrade(4, last[rank])
 		}
-		r.stop(errors.New("enough"))
-		<-r.done[0]
-		<-r.done[1]
+		enough := errors.New("enough")
+		r.stop(enough)
+		for _, done := range r.done {
+			if err := <-done; !errors.Is(err, enough) {
+				t.Errorf("run: %v", err)
+			}
+		}
 		r.ends[0].Upgrade(5, first[0]) // too late
 		for _, c := range []*counted{third[0], third[1], last[0], last[1]} {
 			if !c.isClosed() {

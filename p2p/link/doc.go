@@ -24,16 +24,20 @@
 //
 // # Bodies
 //
-// A pair of processes has a control connection and, from the first large body on, a bulk connection made into a 2-rank p2p.Comm (the dialler is rank
-// 0). Bodies of at most [MaxInline] bytes travel with their frame. A larger one is announced by its length; whoever receives it posts a receive for each
-// chunk and then grants it: "call 7, chunk 3, 1 MiB". At most Window grants are out per direction, the next chunk is always one of the most urgent body, and
-// the sender issues its sends strictly in the order of the grants, so that the two sides of the Comm stay in step. A cancelled body is drained: what was granted is still
-// sent, as zeros if its memory was let go of. A chunk that spans several pieces of a body is gathered into one piece of memory first, since a Comm sends one.
+// A pair of processes has a control connection and, from the first large body on, a bulk Comm of two ranks (the dialler is rank 0) over Stripes bulk connections.
+// Bodies of at most [MaxInline] bytes travel with their frame. A larger one is announced by its length and moved by a [p2p.Transfer], whose signals are frames of the
+// control connection: pull before push before background, at most Window chunks on their way in a direction. A cancelled body is drained, and nobody takes what
+// is drained for true.
+//
+// A bulk connection that breaks, stands still or brings other bytes than were sent costs no call: the dialler opens the next epoch, and the bodies go on from the first
+// chunk that had not arrived. When four tries bring no byte through, the session ends and its calls fail.
+//
+// With an [UpgradeFunc] on both sides the dialler opens one more connection, in the background, of which both make a better Comm. It may take a minute. Then bodies go over
+// that, from one chunk to the next. When it dies they go on over what [PairFunc] makes, at once, and the upgrade is tried again after 1 s and up to a minute.
 //
 // # Goroutines
 //
-// Run of Client and Server own all goroutines; an idle connection has four (owner, read, write, and bulk, which waits to make the Comm; a dialler's address one more); with a bulk Comm inflow, outflow and the
-// Comm's Run are added, and what that starts (one in p2p/tcp). A
+// Run of Client and Server own all goroutines; an idle connection has four (owner, read, write, and that of the Transfer; a dialler's address one more, an upgrade one on each side); with a bulk Comm those of p2p.Transfer are added. A
 // handler is one more for each request. New starts nothing. The read loop never waits for anything but bytes, so that silence means silence. The caller of a
 // method may be any goroutine unless the method says otherwise.
 //
@@ -41,16 +45,17 @@
 //
 // All integers are little endian. A connection begins with a hello and its verdict, each a u32 length (at most 4096) and so many bytes:
 //
-//	hello:    "hclp", u16 version, u8 purpose, u64 pair, text cluster, text from, text to, text info
+//	hello:    "hclp", u16 version, u8 purpose, u64 pair, u32 epoch, u8 stripe, u8 stripes, text cluster, text from, text to, text info
 //	verdict:  "hclp", u16 version, u8 code, text cluster, text id, text info, text reason
 //
 // where text is a u16 length and bytes, and code is 0 welcome, 1 wrong version, 2 wrong cluster, 3 wrong recipient, 4 malformed. Purposes are 1 control, 2 bulk,
-// 3 raft control, 4 raft bulk, 5 raft snapshot. A bulk connection belongs to the Comm from then on. A control connection carries frames: u32 length of
+// 3 raft control, 4 raft bulk, 5 raft snapshot, 6 upgrade. A bulk connection is stripe 0 to stripes-1 of its epoch, an upgrade connection is stripe 0 of 1 and its epoch the number of
+// the attempt; others have zeros there. A bulk or upgrade connection belongs to the Comm from then on. A control connection carries frames: u32 length of
 // what follows, u8 kind, u64 call id, payload:
 //
 //	1 call       u8 priority, u8 0, u16 head length, u64 body length, head, body if it has at most 16 KiB
 //	2 reply      u8 status, then as a call; status 0 ok, 1 no reply, 2 cancelled, 3 too large (the head is the reason)
-//	3 grant      u32 chunk number, u32 bytes
+//	3 signal     id 0; u8 kind, u32 epoch, u64 id, u64 offset, u32 bytes, text to the end: a p2p.Signal
 //	4 cancel
 //	5 heartbeat  id 0
 //	6 goodbye    id 0; the reason as text

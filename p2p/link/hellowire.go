@@ -72,10 +72,22 @@ func decodeHello(b []byte) (Hello, error) {
 	if h.Purpose < Control || h.Purpose > Upgrade {
 		return Hello{}, fmt.Errorf("decode hello: unknown purpose %d: %w", h.Purpose, ErrMalformed)
 	}
-	if striped := h.Purpose == Bulk || h.Purpose == Upgrade; striped && (h.Stripes > maxStripes || h.Stripe >= h.Stripes) || !striped && h.Stripes > 0 {
-		return Hello{}, fmt.Errorf("decode hello: %s connection is stripe %d of %d: %w", h.Purpose, h.Stripe, h.Stripes, ErrMalformed)
+	if !h.stripesFit() {
+		return Hello{}, fmt.Errorf("decode hello: %s connection is stripe %d of %d of epoch %d: %w", h.Purpose, h.Stripe, h.Stripes, h.Epoch, ErrMalformed)
 	}
 	return h, nil
+}
+
+// stripesFit says whether epoch and stripes are such as the purpose has.
+func (h Hello) stripesFit() bool {
+	switch h.Purpose {
+	case Bulk:
+		return h.Stripe < h.Stripes && h.Stripes <= maxStripes
+	case Upgrade:
+		return h.Stripe == 0 && h.Stripes == 1
+	default:
+		return h.Epoch == 0 && h.Stripe == 0 && h.Stripes == 0
+	}
 }
 
 // encodeVerdict makes: u32 length of the rest, "hclp", u16 version, u8 code, then cluster, id, info and text as in a hello.

@@ -24,13 +24,12 @@ func TestShape(t *testing.T) {
 			_, _ = from.Write(want)
 			left = time.Since(began)
 		}()
-		first := make([]byte, 1)
-		if _, err := b.Read(first); err != nil {
+		got := make([]byte, len(want))
+		if _, err := b.Read(got[:1]); err != nil {
 			t.Fatal(err)
 		}
 		firstAt := time.Since(began)
-		rest := make([]byte, len(want)-1)
-		if _, err := io.ReadFull(b, rest); err != nil || !bytes.Equal(append(first, rest...), want) {
+		if _, err := io.ReadFull(b, got[1:]); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("bytes arrived changed: %v", err)
 		}
 		all := time.Since(began)
