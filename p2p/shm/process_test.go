@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ import (
 // The tests start this binary again as the other process. It is told by two variables where to connect and what to do.
 const (
 	peerAddr = "HCCLPS_SHM_PEER_ADDR" // network and address
-	peerRole = "HCCLPS_SHM_PEER_ROLE"
+	peerRole = "HCCLPS_SHM_PEER_ROLE" // a name, or a name:number
 )
 
 func TestMain(m *testing.M) {
@@ -37,15 +38,22 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// process is this binary, running as the peer.
+// process is this binary, running as the peer: rank 1.
 type process struct {
 	*exec.Cmd
-	conn net.Conn
-	out  *bufio.Scanner
+	conn    net.Conn // to negotiate on
+	control net.Conn // a second one, for orders
+	out     *bufio.Scanner
+	ran     chan error // of rank 0's Run
 }
 
-// startPeer starts the peer process with a connection to it.
+// startPeer starts the peer process with two connections to it.
 func startPeer(tb testing.TB, network, role string) *process {
+	tb.Helper()
+	return startPeerAs(tb, network, role, nil)
+}
+
+func startPeerAs(tb testing.TB, network, role string, attr *syscall.SysProcAttr) *process {
 	tb.Helper()
 	addr := "127.0.0.1:0"
 	if network == "unix" {
@@ -56,7 +64,8 @@ func startPeer(tb testing.TB, network, role string) *process {
 		tb.Fatal(err)
 	}
 	defer l.Close()
-	p := &process{Cmd: exec.Command("/proc/self/exe")}
+	p := &process{Cmd: exec.Command("/proc/self/exe"), ran: make(chan error, 1)}
+	p.SysProcAttr = attr
 	p.Env = append(os.Environ(), peerAddr+"="+network+" "+l.Addr().String(), peerRole+"="+role)
 	p.Stderr = os.Stderr
 	out, err := p.StdoutPipe()
@@ -65,16 +74,25 @@ func startPeer(tb testing.TB, network, role string) *process {
 	}
 	p.out = bufio.NewScanner(out)
 	if err := p.Start(); err != nil {
+		if attr != nil && (errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC)) {
+			tb.Skipf("this system does not let a test start such a process: %v", err)
+		}
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() {
-		_ = p.Process.Kill() // it may have ended
-		_ = p.Wait()
-	})
-	if p.conn, err = l.Accept(); err != nil {
-		tb.Fatal(err)
+	tb.Cleanup(p.kill)
+	for _, conn := range []*net.Conn{&p.conn, &p.control} {
+		if *conn, err = l.Accept(); err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(func() { _ = (*conn).Close() })
 	}
 	return p
+}
+
+// kill ends the peer as no program can prevent, and returns when it is gone.
+func (p *process) kill() {
+	_ = p.Process.Kill() // it may have ended
+	_ = p.Wait()
 }
 
 // says waits for a line of the peer's output.
@@ -92,9 +110,9 @@ func (p *process) join(tb testing.TB, config shm.Config) *shm.Comm {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	var wg sync.WaitGroup
 	ctx, cancel := context.WithCancel(context.Background())
-	wg.Go(func() { _ = c.Run(ctx) })
+	var wg sync.WaitGroup
+	wg.Go(func() { p.ran <- c.Run(ctx) })
 	tb.Cleanup(func() {
 		_ = c.Close()
 		wg.Wait()
@@ -104,27 +122,43 @@ func (p *process) join(tb testing.TB, config shm.Config) *shm.Comm {
 }
 
 // playPeer is the other process: rank 1.
-func playPeer(addr, role string) error {
+func playPeer(where, role string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	network, addr, _ := strings.Cut(addr, " ")
-	conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+	conn, err := dialPeer(ctx, where)
+	if err != nil {
+		return err
+	}
+	control, err := dialPeer(ctx, where)
 	if err != nil {
 		return err
 	}
 	name, arg, _ := strings.Cut(role, ":")
-	size, _ := strconv.Atoi(arg)
+	n, _ := strconv.Atoi(arg)
+	if name == "stall" {
+		conn = &stalling{Conn: conn, writes: n}
+	}
 	c, err := shm.Negotiate(ctx, conn, 1, shm.Config{})
+	if name == "stranger" {
+		return playStranger(conn, err)
+	}
 	if err != nil {
 		return err
 	}
 	ran := make(chan error, 1)
 	go func() { ran <- c.Run(ctx) }()
 	switch name {
+	case "remote":
+		err = playRemote(ctx, c, control)
 	case "echo":
-		err = playEcho(ctx, c, size)
+		err = playEcho(ctx, c, n)
 	case "sink":
-		err = playSink(ctx, c, size)
+		err = playSink(ctx, c, n)
+	case "source":
+		err = p2p.Send(ctx, c, 0, p2p.Bytes(make([]byte, n)))
+	case "idle":
+		fmt.Println("idle")
+		err = <-ran
 	default:
 		err = fmt.Errorf("unknown role %q", role)
 	}
@@ -132,6 +166,36 @@ func playPeer(addr, role string) error {
 		err = nil // the test is over
 	}
 	return errors.Join(err, c.Close())
+}
+
+// stalling is a connection that says so and writes no more after so many writes.
+type stalling struct {
+	net.Conn
+	writes int
+}
+
+func (s *stalling) Write(b []byte) (int, error) {
+	if s.writes == 0 {
+		fmt.Println("stalled")
+		select {} // until it is killed
+	}
+	s.writes--
+	return s.Conn.Write(b)
+}
+
+// playStranger reports why there is no shared memory, and uses the connection for something else.
+func playStranger(conn net.Conn, err error) error {
+	if !errors.Is(err, shm.ErrNotLocal) {
+		return fmt.Errorf("negotiate: %w, want %w", err, shm.ErrNotLocal)
+	}
+	if _, err := conn.Write([]byte("hello")); err != nil {
+		return err
+	}
+	b := make([]byte, 5)
+	if _, err := conn.Read(b); err != nil || string(b) != "world" {
+		return fmt.Errorf("read %q: %w", b, err)
+	}
+	return nil
 }
 
 // buffers are n pieces of memory that have been used before.

@@ -59,23 +59,23 @@ func (c *Comm) serve() error {
 	e := &c.engine
 	bell := e.mem.words[c.rank].bell
 	var patience patience
-	parked, idle := false, false
+	idle := false
 	e.Lock()
 	for {
 		e.runner = runnerAwake
 		e.due.Store(false)
-		if !c.tend(&patience) {
-			parked = false // another has it
-		} else if e.dead != nil {
+		parked, taken := false, !c.tend(&patience)
+		switch {
+		case taken:
+		case e.dead != nil:
 			e.runner = runnerGone
 			e.Unlock()
 			return e.dead
-		} else if c.rest() {
+		case c.rest():
 			continue
-		} else {
-			parked = idle && !c.wanting()
+		default:
 			e.runner = runnerAsleep
-			if parked {
+			if parked = idle && !c.wanting(); parked {
 				e.runner = runnerParked
 			}
 			e.Unlock()

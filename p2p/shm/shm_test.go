@@ -34,12 +34,13 @@ func sockets(tb testing.TB, network, addr string) (client, server net.Conn) {
 	return client, server
 }
 
-func connections(tb testing.TB) map[string]func(tb testing.TB) (net.Conn, net.Conn) {
-	tb.Helper()
-	return map[string]func(tb testing.TB) (net.Conn, net.Conn){
-		"unix":   func(tb testing.TB) (net.Conn, net.Conn) { return sockets(tb, "unix", filepath.Join(tb.TempDir(), "s")) },
-		"tcp":    func(tb testing.TB) (net.Conn, net.Conn) { return sockets(tb, "tcp", "127.0.0.1:0") },
-		"inproc": func(testing.TB) (net.Conn, net.Conn) { return inproc.Pipe(0) },
+// connections are the kinds of connection that memory is negotiated over.
+func connections(t *testing.T) map[string]func() (net.Conn, net.Conn) {
+	t.Helper()
+	return map[string]func() (net.Conn, net.Conn){
+		"unix":   func() (net.Conn, net.Conn) { return sockets(t, "unix", filepath.Join(t.TempDir(), "s")) },
+		"tcp":    func() (net.Conn, net.Conn) { return sockets(t, "tcp", "127.0.0.1:0") },
+		"inproc": func() (net.Conn, net.Conn) { return inproc.Pipe(0) },
 	}
 }
 
@@ -85,7 +86,7 @@ func TestPair(t *testing.T) {
 				if n != 2 {
 					t.Skip("a pair has two ranks")
 				}
-				a, b := connect(t)
+				a, b := connect()
 				comms := run(t, a, b)
 				return []p2p.Comm{comms[0], comms[1]}
 			})
