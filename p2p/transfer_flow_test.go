@@ -79,9 +79,12 @@ func newByHand(t *testing.T, policy p2p.Policy) *byHand {
 }
 
 // end stops the Transfer and waits for it.
-func (h *byHand) end() {
+func (h *byHand) end(t *testing.T) {
+	t.Helper()
 	h.stop()
-	_ = <-h.ended // the end of the test's context
+	if err := <-h.ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("run: %v", err)
+	}
 }
 
 // complete ends the oldest n requests well.
@@ -199,7 +202,7 @@ func TestSendsFollowGrants(t *testing.T) {
 		if got := h.said(); got != "void 2.0:0" {
 			t.Errorf("said %s", got)
 		}
-		h.end()
+		h.end(t)
 		<-a.Done()
 		var fault *p2p.TransferError
 		if !errors.As(a.Err(), &fault) || fault.Done != 9 || fault.Total != 10 {
@@ -235,7 +238,7 @@ func TestNonsenseIsMalformed(t *testing.T) {
 			if !errors.Is(err, p2p.ErrMalformed) {
 				t.Errorf("%s: %v", name, err)
 			}
-			h.end()
+			h.end(t)
 		}
 	})
 }
