@@ -13,9 +13,10 @@ import (
 
 // credentials are what a process shows to others and what it believes of them.
 type credentials struct {
-	config  *tls.Config
-	certPEM string // the files, for errors
-	caPEM   string
+	config *tls.Config
+	roots  *x509.CertPool
+	own    *rotating
+	caPEM  string // the file, for errors
 }
 
 // readCredentials reads a certificate, its key and the CA, and checks that they fit together.
@@ -23,9 +24,10 @@ func readCredentials(cert, key, ca string) (*credentials, error) {
 	if cert == "" || key == "" || ca == "" {
 		return nil, errors.New("read certificates: the certificate, its key and the CA are needed, all three (--tls-cert, --tls-key, --tls-ca): make them with ps-server certs")
 	}
-	pair, err := tls.LoadX509KeyPair(cert, key)
+	own := &rotating{cert: cert, key: key}
+	pair, err := own.load()
 	if err != nil {
-		return nil, fmt.Errorf("read certificate %s and key %s: %w", cert, key, err)
+		return nil, err
 	}
 	b, err := os.ReadFile(ca)
 	if err != nil {
@@ -35,21 +37,22 @@ func readCredentials(cert, key, ca string) (*credentials, error) {
 	if !pool.AppendCertsFromPEM(b) {
 		return nil, fmt.Errorf("read CA %s: no certificate in it: want PEM", ca)
 	}
-	c := &credentials{certPEM: cert, caPEM: ca, config: &tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair},
-		RootCAs: pool, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
+	c := &credentials{own: own, caPEM: ca, roots: pool, config: &tls.Config{
+		MinVersion:           tls.VersionTLS13,
+		GetCertificate:       func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return own.load() },
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own.load() },
+		RootCAs:              pool, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
 		NextProtos: []string{"hcclps"}, SessionTicketsDisabled: true,
 		DynamicRecordSizingDisabled: true, // small records first are for browsers
 	}}
-	return c, c.check(pool)
+	return c, c.check(pair.Leaf)
 }
 
 // check finds out now what the other side would say later.
-func (c *credentials) check(pool *x509.CertPool) error {
-	leaf := c.config.Certificates[0].Leaf
-	_, err := leaf.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+func (c *credentials) check(leaf *x509.Certificate) error {
+	_, err := leaf.Verify(x509.VerifyOptions{Roots: c.roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	if err != nil {
-		return fmt.Errorf("check certificate %s: %w", c.certPEM, c.explain(err))
+		return fmt.Errorf("check certificate %s: %w", c.own.cert, c.explain(err))
 	}
 	return nil
 }
@@ -80,7 +83,7 @@ func (c *credentials) explain(err error) error {
 		return fmt.Errorf("the certificate of %s is not for %s but for %s: make one with ps-server certs --hosts %s, or dial another address", subject(host.Certificate), host.Host, hosts(host.Certificate), host.Host)
 	}
 	if alert, ok := errors.AsType[*net.OpError](err); ok && alert.Op == "remote error" {
-		return fmt.Errorf("it refuses our certificate %s (%w): it wants one of its own CA, good now and for the address that was dialled, made with ps-server certs", c.certPEM, alert)
+		return fmt.Errorf("it refuses our certificate %s (%w): it wants one of its own CA, good now and for the address that was dialled, made with ps-server certs", c.own.cert, alert)
 	}
 	return err
 }

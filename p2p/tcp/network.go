@@ -18,7 +18,8 @@ const unixBuffer = 4 << 20
 // NetworkConfig says how a Network protects its connections. The zero value does not.
 type NetworkConfig struct {
 	// TLSCert, TLSKey and TLSCA are PEM files: this process's certificate and key, and the CA of the cluster. Given all three, every TCP
-	// connection is TLS 1.3 with a certificate of that CA on both sides.
+	// connection is TLS 1.3 with a certificate of that CA on both sides. A new certificate and key in the same files are shown from the next
+	// connection on.
 	TLSCert, TLSKey, TLSCA string
 	// TokenFile holds a secret of 16 to 1024 bytes, blanks around it aside, that every process of the cluster must know. It is never sent.
 	TokenFile string
