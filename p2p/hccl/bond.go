@@ -100,7 +100,10 @@ func (d *Device) bury(b *bond, e ending, freed func(error)) {
 		if e == endStuck {
 			err = d.destroyComm(b) // which frees the issuer
 		}
-		<-d.issuer.start(func() error { return nil }) // nothing of the pair is queued there any more
+		passed := make(chan struct{})
+		if d.issuer.post(func() { close(passed) }) {
+			<-passed // nothing of the pair is queued there any more
+		}
 		halted := d.halt(b, e)
 		freed(halted)
 		if e == endDrained && b.comm != 0 {

@@ -36,6 +36,7 @@ func testComm(t *testing.T, cfg hccl.Config) {
 
 // Every chip and time of CANN, with a simulator that takes operators of a device from one thread only.
 func TestCommOnEveryChip(t *testing.T) {
+	t.Parallel()
 	needSim(t)
 	for _, env := range [][]string{
 		{"HCCL_SIM_CHIP=910A", "HCCL_SIM_CANN=8.1"},

@@ -32,6 +32,7 @@ func told(t *testing.T, lines <-chan string, want string) string {
 // A peer that is killed at any moment costs its own pair, and no other a push; then a fresh peer can come. The time-outs
 // of HCCL are minutes, so nothing here waits for them.
 func TestPeerDies(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		die   string
 		says  string // what the survivor says of it

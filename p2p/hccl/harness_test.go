@@ -35,11 +35,11 @@ var (
 	simOnce sync.Once
 	simDir  string
 	simLib  string
-	simErr  error
+	errSim  error
 
 	libOnce sync.Once
 	theLib  *acl.Lib
-	libErr  error
+	errLib  error
 )
 
 // needSim builds the simulator once, for this process and those it starts. It skips the test without a C compiler.
@@ -49,17 +49,17 @@ func needSim(t testing.TB) {
 		if simLib = os.Getenv(acl.EnvLib); simLib != "" {
 			return // there is one already
 		}
-		if simDir, simErr = os.MkdirTemp("", "hccl-sim-"); simErr == nil {
+		if simDir, errSim = os.MkdirTemp("", "hccl-sim-"); errSim == nil { //nolint:usetesting // it outlives the test
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
-			simLib, simErr = sim.Build(ctx, simDir)
+			simLib, errSim = sim.Build(ctx, simDir)
 		}
 	})
-	if errors.Is(simErr, sim.ErrNoCompiler) {
-		t.Skipf("%s needs the HCCL simulator: %v", t.Name(), simErr)
+	if errors.Is(errSim, sim.ErrNoCompiler) {
+		t.Skipf("%s needs the HCCL simulator: %v", t.Name(), errSim)
 	}
-	if simErr != nil {
-		t.Fatal(simErr)
+	if errSim != nil {
+		t.Fatal(errSim)
 	}
 }
 
@@ -68,12 +68,12 @@ func simulator(t testing.TB) *acl.Lib {
 	t.Helper()
 	needSim(t)
 	libOnce.Do(func() {
-		if theLib, libErr = acl.Load(simLib); libErr == nil {
-			libErr = errors.Join(theLib.Setenv("HCCL_SIM_QUIET", "1"), theLib.Setenv("ASCEND_GLOBAL_LOG_LEVEL", "4"))
+		if theLib, errLib = acl.Load(simLib); errLib == nil {
+			errLib = errors.Join(theLib.Setenv("HCCL_SIM_QUIET", "1"), theLib.Setenv("ASCEND_GLOBAL_LOG_LEVEL", "4"))
 		}
 	})
-	if libErr != nil {
-		t.Fatal(libErr)
+	if errLib != nil {
+		t.Fatal(errLib)
 	}
 	return theLib
 }

@@ -118,7 +118,7 @@ func IsNoMemory(err error) bool {
 	return errors.As(err, &e) && e.code().exhausted
 }
 
-var faultPattern = regexp.MustCompile(`\bE[IJEL][0-9]{4}\b`) //nolint:gochecknoglobals // constant
+var faultPattern = regexp.MustCompile(`\bE[IJEL][0-9]{4}\b`)
 
 // faultCode finds the fault code in a message of the library, the HCCL ones first.
 func faultCode(message string) string {
