@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -85,30 +87,62 @@ func TestLoadFindsEitherNaming(t *testing.T) {
 	}
 }
 
-// What a call costs over C: see also the C loop of BenchmarkCall.
+// loop is a C program that calls HcclSend as BenchmarkCall does, and prints the nanoseconds of a call.
+const loop = `
+#include <stdio.h>
+#include <time.h>
+#include "acl/acl.h"
+#include "hccl/hccl.h"
+int main(void) {
+	aclrtStream s; void *p; struct timespec a, b; const int n = 2000000;
+	if (aclInit(0) || aclrtSetDevice(0) || aclrtCreateStream(&s) || aclrtMalloc(&p, 4096, ACL_MEM_MALLOC_HUGE_FIRST)) return 1;
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &a);
+	for (int i = 0; i < n; i++) HcclSend(p, 1024, HCCL_DATA_TYPE_UINT8, 1, (HcclComm)8, s);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &b);
+	printf("%f", ((b.tv_sec - a.tv_sec) * 1e9 + (b.tv_nsec - a.tv_nsec)) / n);
+	return 0;
+}`
+
+// BenchmarkCall is what a call costs, on a simulator that does nothing, beside the same from C.
 func BenchmarkCall(b *testing.B) {
-	lib, err := acl.Load(simDir(b))
+	dir := simDir(b)
+	b.Setenv("HCCL_SIM_NOOP", "1")
+	b.Setenv("HCCL_SIM_QUIET", "1")
+	b.Run("SendFromC", func(b *testing.B) {
+		for b.Loop() {
+			b.ReportMetric(fromC(b, dir), "ns/op")
+		}
+	})
+	lib, err := acl.Load(dir)
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := errors.Join(lib.Setenv("HCCL_SIM_NOOP", "1"), lib.Setenv("HCCL_SIM_QUIET", "1"), lib.Init(), lib.SetDevice(0)); err != nil {
-		b.Fatal(err)
-	}
-	stream, err := lib.CreateStream()
-	if err != nil {
-		b.Fatal(err)
-	}
-	p, err := lib.Malloc(4096, acl.HugeFirst)
-	if err != nil {
+	if err := errors.Join(lib.Setenv("HCCL_SIM_NOOP", "1"), lib.Setenv("HCCL_SIM_QUIET", "1"), lib.Init()); err != nil {
 		b.Fatal(err)
 	}
 	b.Run("Send", func(b *testing.B) {
+		runtime.LockOSThread()
+		if err := lib.SetDevice(0); err != nil {
+			b.Fatal(err)
+		}
+		stream, err := lib.CreateStream()
+		if err != nil {
+			b.Fatal(err)
+		}
+		p, err := lib.Malloc(4096, acl.HugeFirst)
+		if err != nil {
+			b.Fatal(err)
+		}
 		b.ReportAllocs()
 		for b.Loop() {
-			_ = lib.Send(p, 1024, acl.Uint8, 1, 1, stream)
+			_ = lib.Send(p, 1024, acl.Uint8, 1, 8, stream)
 		}
 	})
 	b.Run("EventDone", func(b *testing.B) {
+		runtime.LockOSThread()
+		if err := lib.SetDevice(0); err != nil {
+			b.Fatal(err)
+		}
 		e, err := lib.CreateEvent()
 		if err != nil {
 			b.Fatal(err)
@@ -118,4 +152,27 @@ func BenchmarkCall(b *testing.B) {
 			_, _ = lib.EventDone(e)
 		}
 	})
+}
+
+// fromC compiles and runs the C loop.
+func fromC(b *testing.B, dir string) float64 {
+	b.Helper()
+	source, program := filepath.Join(dir, "loop.c"), filepath.Join(dir, "loop")
+	if err := os.WriteFile(source, []byte(loop), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	out, err := exec.CommandContext(b.Context(), "cc", "-O2", "-D_GNU_SOURCE", "-I", filepath.Join(dir, "include"), "-o", program, source,
+		"-L", dir, "-lhccl", "-lascendcl", "-Wl,-rpath,"+dir).CombinedOutput()
+	if err != nil {
+		b.Fatalf("compile: %v: %s", err, out)
+	}
+	out, err = exec.CommandContext(b.Context(), program).Output()
+	if err != nil {
+		b.Fatal(err)
+	}
+	ns, err := strconv.ParseFloat(string(out), 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return ns
 }
