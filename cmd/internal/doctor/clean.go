@@ -19,7 +19,8 @@ import (
 type Leftover struct {
 	Path  string
 	Bytes int64
-	InUse bool   // a process has its logs open
+	InUse bool   // a process of its cluster has logs open
+	Young bool   // its cluster may be just starting
 	Gone  bool   // nobody can ever need it again
 	Also  string // a temporary data directory that goes with it
 }
@@ -68,16 +69,15 @@ func (p Places) Leftovers() ([]Leftover, error) {
 		if l.Bytes, l.InUse, err = measure(l.Path); err != nil {
 			l.InUse = true // of another user, or going away just now: leave it alone
 		}
-		if info, err := e.Info(); err != nil || time.Since(info.ModTime()) < p.Age {
-			l.Gone = false
-		}
+		info, err := e.Info()
+		l.Young = err != nil || time.Since(info.ModTime()) < p.Age
 		busy[cluster] = busy[cluster] || l.InUse
 		out, clusters = append(out, l), append(clusters, cluster)
 	}
 	for i := range out {
 		// A server that is being started again has no lock for a moment; the others of its cluster have.
 		out[i].InUse = busy[clusters[i]]
-		out[i].Gone = out[i].Gone && !out[i].InUse
+		out[i].Gone = out[i].Gone && !out[i].InUse && !out[i].Young
 	}
 	return out, nil
 }
@@ -173,7 +173,7 @@ func checkLeftovers(_ context.Context, p *patient) []Finding {
 		switch {
 		case l.Gone:
 			out = append(out, found(Warn, fmt.Sprintf("%s takes %s of memory, its cluster is gone for good", l.Path, size(l.Bytes)), "doctor --clean removes it"))
-		case !l.InUse:
+		case !l.InUse && !l.Young:
 			out = append(out, found(OK, fmt.Sprintf("%s takes %s of memory for a server that does not run, which needs it to start again; if it never will: rm -r %s", l.Path, size(l.Bytes), l.Path), ""))
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -39,12 +40,8 @@ type machine struct {
 }
 
 func (m *machine) system() System {
-	files := m.files
-	if files == nil {
-		files = fstest.MapFS{}
-	}
 	return System{
-		Root: files, Env: m.env, Arch: "arm64", Commands: m, Kernel: m, Network: m, Peers: m, Loader: m,
+		Root: m.files, Env: m.env, Arch: "arm64", Commands: m, Kernel: m, Network: m, Peers: m, Loader: m,
 		Leftovers: func() ([]Leftover, error) { return m.leftovers, nil },
 	}
 }
@@ -103,6 +100,7 @@ func (m *machine) Ask(ctx context.Context, addr string) (Server, error) {
 // healthy is a host of CPUs without anything to complain about.
 func healthy() *machine {
 	return &machine{
+		files: fstest.MapFS{"proc/self/fd": &fstest.MapFile{Mode: fs.ModeDir}},
 		limit: 65536,
 		space: map[string]Space{
 			memoryFiles: {Total: 64 << 30, Free: 60 << 30, InMemory: true},
@@ -117,9 +115,6 @@ func healthy() *machine {
 
 // file adds a file to the machine.
 func (m *machine) file(path string, data []byte) {
-	if m.files == nil {
-		m.files = fstest.MapFS{}
-	}
 	m.files[rooted(path)] = &fstest.MapFile{Data: data}
 }
 

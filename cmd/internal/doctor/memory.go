@@ -8,21 +8,17 @@ import (
 	"strings"
 )
 
-// checkSharedMemory tries what processes of one host need to share memory.
+// checkSharedMemory tries what processes of one host need to share memory: memfd_create and futex. The rest of Features is of use to know.
 func checkSharedMemory(_ context.Context, p *patient) []Finding {
-	var works []string
-	var out []Finding
+	var works, lacks []string
 	for _, f := range Features() {
-		err := p.Kernel.Probe(f)
-		switch {
+		switch err := p.Kernel.Probe(f); {
 		case err == nil:
 			works = append(works, f)
 		case f == memfd || f == futex:
 			p.shm = errors.Join(p.shm, fmt.Errorf("%s: %w", f, err))
-		case f == vmRead:
-			out = append(out, found(OK, fmt.Sprintf("%s does not work (%v): large messages cross shared memory with two copies", f, err), ""))
 		default:
-			out = append(out, found(OK, fmt.Sprintf("%s does not work (%v): the death of a peer is seen by its connection alone", f, err), ""))
+			lacks = append(lacks, fmt.Sprintf("%s (%v)", f, err))
 		}
 	}
 	if p.shm != nil {
@@ -30,11 +26,17 @@ func checkSharedMemory(_ context.Context, p *patient) []Finding {
 		if p.Transport == "shm" {
 			level = Fail
 		}
-		return append([]Finding{found(level, "no shared memory between processes: "+p.shm.Error(), "a seccomp profile may forbid it: allow memfd_create and futex; until then bytes on this host go by sockets")}, out...)
+		return []Finding{found(level, "no shared memory between processes: "+p.shm.Error(), "a seccomp profile may forbid it: allow memfd_create and futex; until then bytes on this host go by sockets")}
 	}
-	out = append([]Finding{good("shared memory works: %s", strings.Join(works, ", "))}, out...)
+	out := []Finding{good("shared memory works: %s", strings.Join(works, ", "))}
+	if len(lacks) > 0 {
+		out = append(out, good("%s not here, which nothing needs", strings.Join(lacks, ", ")))
+	}
+	if _, err := fs.Stat(p.Root, "proc/self/fd"); err != nil {
+		out = append(out, found(Warn, "/proc is not mounted: processes that meet over TCP cannot find each other's memory", "mount -t proc proc /proc, or let servers listen at unix:/PATH"))
+	}
 	if b, err := fs.ReadFile(p.Root, "proc/sys/kernel/yama/ptrace_scope"); err == nil && strings.TrimSpace(string(b)) != "0" {
-		out = append(out, found(OK, "Yama (kernel.yama.ptrace_scope="+strings.TrimSpace(string(b))+") keeps processes from reading each other's memory: large messages cross with two copies", ""))
+		out = append(out, good("Yama is on (kernel.yama.ptrace_scope=%s), which does no harm: memory is shared by descriptor", strings.TrimSpace(string(b))))
 	}
 	return out
 }

@@ -110,3 +110,28 @@ func TestWhitelist(t *testing.T) {
 		}
 	}
 }
+
+func TestLinksOfTheHost(t *testing.T) {
+	m := healthy()
+	m.file("/sys/class/net/eth0/speed", []byte("25000\n"))
+	m.file("/sys/class/net/lo/speed", []byte("-1\n"))
+	m.file("/proc/sys/net/ipv4/tcp_rmem", []byte("4096 131072 6291456\n"))
+	m.file("/proc/sys/net/ipv4/tcp_wmem", []byte("4096 16384 212992\n"))
+	r := m.examine(t, Options{})
+	r.want(t, "host network", OK, "lo [127.0.0.1], eth0 [10.0.0.5] 25 Gbit/s")
+	r.want(t, "host network", Warn, "net.ipv4.tcp_wmem", "208 KiB", "'4096 16384 16777216'")
+	if n := r.count(Warn); n != 1 {
+		t.Errorf("%d warnings of one buffer: %+v", n, r.about("host network"))
+	}
+}
+
+func TestWhatSharedMemoryNeeds(t *testing.T) {
+	m := healthy()
+	m.broken = map[string]error{vmRead: errPlanted}
+	m.file("/proc/sys/kernel/yama/ptrace_scope", []byte("1\n"))
+	r := m.examine(t, Options{Transport: "shm"})
+	r.want(t, "shared memory", OK, vmRead, "nothing needs")
+	r.want(t, "shared memory", OK, "Yama", "no harm")
+	delete(m.files, "proc/self/fd")
+	m.examine(t, Options{}).want(t, "shared memory", Warn, "/proc is not mounted")
+}
