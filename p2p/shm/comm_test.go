@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 	"unsafe"
 
 	"hcclps/p2p"
@@ -72,15 +73,15 @@ func TestKinds(t *testing.T) {
 			if !bytes.Equal(got, want) {
 				t.Errorf("%d bytes sent by %s arrived changed", n, name)
 			}
-			got = nil
+			var taken []byte
 			both(t, name+" to func", send(), comms[1].IrecvFunc(0, n, func(piece []byte) error {
 				if name != "arena" {
-					checkPiece(t, piece, n-len(got))
+					checkPiece(t, piece, n-len(taken))
 				}
-				got = append(got, piece...)
+				taken = append(taken, piece...)
 				return nil
 			}))
-			if !bytes.Equal(got, want) {
+			if !bytes.Equal(taken, want) {
 				t.Errorf("%d bytes sent by %s arrived in pieces changed", n, name)
 			}
 		}
@@ -316,4 +317,29 @@ func TestDeviceMemory(t *testing.T) {
 		}
 	}
 	both(t, "after that", comms[0].Isend(1, p2p.Bytes(nil)), comms[1].Irecv(0, p2p.Bytes(nil)))
+}
+
+// A send that is watched, not waited for, ends when a slow peer has taken it, though this side has nothing more to do for it and has long
+// gone to sleep.
+func TestWatchedSend(t *testing.T) {
+	comms := unixPair(t)
+	const n = 3 << 19 // does not fit the ring, so the send is watched before it is written
+	send := comms[0].Isend(1, p2p.Bytes(make([]byte, n)))
+	done := send.Done()
+	taken := 0
+	recv := comms[1].IrecvFunc(0, n, func(piece []byte) error {
+		if taken += len(piece); taken == n {
+			<-time.After(3 * shm.SleepFor)
+		}
+		return nil
+	})
+	go func() { _ = recv.Wait(t.Context()) }()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Error("the sender is not told")
+	}
+	if err := send.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
 }

@@ -72,8 +72,8 @@ func (c *Comm) doze(ctx context.Context, r *p2p.Request) bool {
 		return false
 	}
 	e.sleeper = r
-	c.rest()
 	bell := e.mem.words[c.rank].bell
+	bell.want(driverSleeps)
 	old := bell.word.Load()
 	if !c.stuck() {
 		stop := c.stirAtEnd(ctx)

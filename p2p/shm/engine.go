@@ -178,8 +178,11 @@ func (c *Comm) stuck() bool {
 // waits for its end.
 func (c *Comm) wanting() bool {
 	e := &c.engine
-	if e.out.written.len() == 0 {
+	if e.out.written.len() == 0 && e.out.queue.len() == 0 {
 		e.watch.Store(false)
+		if e.news.Load() {
+			e.watch.Store(true) // it may be of one who posted and watched just now
+		}
 	}
 	return e.in.queue.len() > 0 || e.out.queue.len() > 0 || e.watch.Load()
 }
