@@ -3,26 +3,34 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"os/exec"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"hcclps/cmd/internal/pairbench"
+	"hcclps/cmd/internal/program"
 )
 
+// TestMain lets the test binary be the other process of a measurement.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "bench" && os.Args[2] == "peer" {
+		os.Exit(program.Main(app()))
+	}
+	os.Exit(m.Run())
+}
+
 func TestBenchOfTwoProcesses(t *testing.T) {
-	bin := build(t)
+	t.Setenv("TMPDIR", t.TempDir())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for _, transport := range []string{pairbench.Inproc, pairbench.Unix, pairbench.TLS} {
-		out, err := exec.CommandContext(ctx, filepath.Join(bin, "ps-worker"), "bench", "p2p", "--transport", transport,
-			"--sizes", "8,64KiB", "--time", "20ms", "--rounds", "1", "--json", "--bidir").Output()
-		if err != nil {
-			t.Fatalf("%s: %v", transport, err)
+		code, stdout, stderr := command(ctx, "bench", "p2p", "--transport", transport, "--sizes", "8,64KiB", "--time", "20ms", "--rounds", "1", "--json", "--bidir")
+		if code != 0 {
+			t.Fatalf("%s: exit %d: %s", transport, code, stderr)
 		}
-		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		lines := strings.Split(strings.TrimSpace(stdout), "\n")
 		for i, want := range []int{8, 64 << 10} {
 			var r pairbench.Result
 			if err := json.Unmarshal([]byte(lines[i]), &r); err != nil || r.Size != want || r.Wrong != 0 || r.Algbw <= 0 || r.Micros <= 0 {
@@ -30,8 +38,11 @@ func TestBenchOfTwoProcesses(t *testing.T) {
 			}
 		}
 		if len(lines) != 2 {
-			t.Errorf("%s: %d lines, want 2: %s", transport, len(lines), out)
+			t.Errorf("%s: %d lines, want 2: %s", transport, len(lines), stdout)
 		}
+	}
+	if dirs, err := filepath.Glob(filepath.Join(os.TempDir(), "hcclps-bench-*")); err != nil || len(dirs) > 0 {
+		t.Errorf("left behind: %q, %v", dirs, err)
 	}
 }
 

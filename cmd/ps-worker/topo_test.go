@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,7 +13,6 @@ import (
 )
 
 func TestTopoMeasuresProcessesAndServers(t *testing.T) {
-	bin := build(t)
 	network, err := backend.Network("tcp")
 	if err != nil {
 		t.Fatal(err)
@@ -28,12 +26,11 @@ func TestTopoMeasuresProcessesAndServers(t *testing.T) {
 	defer cancel()
 	var roads []road
 	err = l.With(ctx, func(ctx context.Context) error {
-		out, err := exec.CommandContext(ctx, filepath.Join(bin, "ps-worker"), "topo", "--json", "--time", "30ms",
-			"--cluster", l.Cluster(), "--servers", addr+",unix:/nobody/here").Output()
-		if err != nil {
-			return err
+		code, stdout, stderr := command(ctx, "topo", "--json", "--time", "30ms", "--cluster", l.Cluster(), "--servers", addr+",unix:/nobody/here")
+		if code != 0 {
+			t.Fatalf("exit %d: %s", code, stderr)
 		}
-		return json.Unmarshal(out, &roads)
+		return json.Unmarshal([]byte(stdout), &roads)
 	})
 	if err != nil {
 		t.Fatal(err)
