@@ -26,42 +26,53 @@ func (s *Step) learn() {
 	}
 }
 
-// ahead is a read of the next batch's rows, under way.
+// ahead is the next batch on its way: taken from the source, its keys made ready
+// and, when the step before it is done, its rows asked for.
 type ahead struct {
+	batch    *dataset.Batch
 	uses     []*operand
 	readings []*reading
+	filled   chan error  // the batch has been taken
 	sent     chan uint64 // the step as of which to read
-	done     chan error
+	done     chan error  // the rows are there
 }
 
-// readAhead makes the keys of the next batch ready to be asked for, beside what
-// its caller does, and sends them when it is told as of which step; nil if there
-// is nothing to read.
-func (s *Step) readAhead(ctx context.Context, next *dataset.Batch) *ahead {
-	if next.Rows == 0 {
-		return nil
-	}
-	a := &ahead{sent: make(chan uint64, 1), done: make(chan error, 1)}
-	for _, h := range s.habits {
-		bags, ok := ragged(next, h.feature)
-		if !ok && !dense(h.table) {
-			continue
-		}
-		i := slices.IndexFunc(a.readings, func(r *reading) bool { return same(r.table, h.table) })
-		if i < 0 {
-			i = len(a.readings)
+// fetch begins with the next batch, beside what its caller does. fill takes it
+// from the source, and says whether its rows are to be read ahead.
+func (s *Step) fetch(ctx context.Context, next *dataset.Batch, fill func() (bool, error)) *ahead {
+	a := &ahead{batch: next, filled: make(chan error, 1), sent: make(chan uint64, 1), done: make(chan error, 1)}
+	habits := slices.Clone(s.habits)
+	for _, h := range habits {
+		if a.reading(h.table) == nil {
 			a.readings = append(a.readings, s.reading(h.table))
 		}
-		a.uses = append(a.uses, a.readings[i].use(bags))
 	}
-	if len(a.uses) == 0 {
-		return nil
-	}
-	go func() { a.done <- a.read(ctx, s.c, &s.early) }()
+	go func() {
+		ok, err := fill()
+		a.filled <- err
+		if ok && err == nil && next.Rows > 0 {
+			err = a.read(ctx, s.c, &s.early, habits)
+		}
+		a.done <- err
+	}()
 	return a
 }
 
-func (a *ahead) read(ctx context.Context, c *Client, u *uniquer) error {
+// reading is that of a table, or nil.
+func (a *ahead) reading(t Table) *reading {
+	if i := slices.IndexFunc(a.readings, func(r *reading) bool { return same(r.table, t) }); i >= 0 {
+		return a.readings[i]
+	}
+	return nil
+}
+
+func (a *ahead) read(ctx context.Context, c *Client, u *uniquer, habits []habit) error {
+	for _, h := range habits {
+		if bags, ok := ragged(a.batch, h.feature); ok || dense(h.table) {
+			a.uses = append(a.uses, a.reading(h.table).use(bags))
+		}
+	}
+	a.readings = slices.DeleteFunc(a.readings, func(r *reading) bool { return len(r.uses) == 0 })
 	for _, r := range a.readings {
 		r.prepare(u)
 	}
@@ -77,12 +88,8 @@ func (a *ahead) read(ctx context.Context, c *Client, u *uniquer) error {
 	}
 }
 
-// send lets the read go out. It is called once.
-func (a *ahead) send(step uint64) {
-	if a != nil {
-		a.sent <- step
-	}
-}
+// send lets the rows be asked for. It is called once.
+func (a *ahead) send(step uint64) { a.sent <- step }
 
 // wait waits for the rows.
 func (a *ahead) wait(ctx context.Context) error {

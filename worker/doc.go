@@ -24,6 +24,8 @@
 // # Goroutines
 //
 // Connect starts one goroutine that renews the lease and those of the
-// connections; Close ends them and waits. A Client is used by one goroutine at
+// connections; Close ends them and waits. Train, Evaluate and Predict fetch the
+// next batch on a goroutine of their own, which is the only one that calls the
+// source meanwhile, and which they wait for. A Client is used by one goroutine at
 // a time, except for Waiting and Stats.
 package worker

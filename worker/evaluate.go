@@ -48,7 +48,7 @@ func (c *Client) Predict(ctx context.Context, m Model, src dataset.Source, sink 
 	return nil
 }
 
-// score runs the model forward over one epoch. The rows of the next batch are
+// score runs the model forward over one epoch. The next batch and its rows are
 // read while one is computed.
 func (c *Client) score(ctx context.Context, m Model, src dataset.Source, each func(scores []float32, b *dataset.Batch) error) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -61,6 +61,11 @@ func (c *Client) score(ctx context.Context, m Model, src dataset.Source, each fu
 		cancel()
 		pre.settle(c.cfg.Logger)
 	}()
+	fill := func() (bool, error) {
+		var err error
+		more, err = src.Next(next)
+		return more, err
+	}
 	for ; more && err == nil; cur, next = next, cur {
 		now := pre
 		pre = nil
@@ -68,14 +73,19 @@ func (c *Client) score(ctx context.Context, m Model, src dataset.Source, each fu
 			return err
 		}
 		s.begin(cur, now)
-		if more, err = src.Next(next); err != nil {
-			return err
-		}
-		if more {
-			pre = s.readAhead(ctx, next)
+		first := len(s.habits) == 0 // what a batch uses is not known
+		if !first {
+			pre = s.fetch(ctx, next, fill)
 			pre.send(s.at())
 		}
 		if err := s.forward(m); err != nil {
+			return err
+		}
+		if first {
+			pre = s.fetch(ctx, next, fill)
+			pre.send(s.at())
+		}
+		if err := <-pre.filled; err != nil {
 			return err
 		}
 		if len(s.scores) != cur.Rows {

@@ -70,8 +70,9 @@ type Report struct {
 // Train runs the model over the source's batches, from where this worker's
 // last session left off, and finishes. Each worker of a job calls it with the
 // same model, source and options. While the model is at one batch the next one is
-// taken from the source and its keys are made ready; they are asked for when the
-// step is pushed, and servers answer when that push has been applied.
+// taken from the source, by a goroutine of Train's own, and its keys are made
+// ready; its rows are asked for when the step is pushed, and servers answer when
+// that push has been applied.
 //
 // A stop plan (Stop, EarlyStop) ends training at the same step on every worker:
 // each Train then finishes, and says so in its report.
@@ -135,8 +136,8 @@ func (t *trainer) run(ctx context.Context, src dataset.Source) error {
 	}
 	if err != nil {
 		cancel(err)
-		t.pre.settle(t.c.cfg.Logger)
 	}
+	t.pre.settle(t.c.cfg.Logger)
 	switch {
 	case errors.Is(err, ErrStopped):
 		t.rep.Stopped = true
@@ -148,8 +149,8 @@ func (t *trainer) run(ctx context.Context, src dataset.Source) error {
 }
 
 // loop computes batch after batch and pushes where a step ends. Beside that the
-// keys of the next batch are made ready; they are sent when the step's gradients
-// are known, so that its push is waited for, not the model.
+// next batch is fetched; its rows are asked for when the step's gradients are
+// known, so that its push is waited for, not the model.
 func (t *trainer) loop(ctx context.Context) error {
 	cur, next := &t.batch[0], &t.batch[1]
 	got, err := t.feed.next(ctx, cur, false)
@@ -158,18 +159,23 @@ func (t *trainer) loop(ctx context.Context) error {
 			return err
 		}
 		cursor, epoch := t.feed.cursor(), t.feed.at()
-		if got, err = t.feed.next(ctx, next, true); err != nil {
-			return err
+		fill := func() (bool, error) {
+			var err error
+			got, err = t.feed.next(ctx, next, true)
+			return !t.opt.NoPrefetch && (got == another || got == fresh), err
 		}
-		foreseen := !t.opt.NoPrefetch && (got == another || got == fresh)
-		if foreseen {
-			t.pre = t.step.readAhead(ctx, next)
+		first := len(t.step.habits) == 0 // what a batch uses is not known
+		if !first {
+			t.pre = t.step.fetch(ctx, next, fill)
 		}
 		if err := t.compute(cur); err != nil {
 			return err
 		}
-		if foreseen && t.pre == nil { // the first batch: what it uses was not known
-			t.pre = t.step.readAhead(ctx, next)
+		if first {
+			t.pre = t.step.fetch(ctx, next, fill)
+		}
+		if err := <-t.pre.filled; err != nil {
+			return err
 		}
 		if got == another {
 			t.pre.send(t.c.Clock())
