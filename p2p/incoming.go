@@ -113,7 +113,7 @@ func (t *Transfer) askable() (a arriving, ok bool) {
 				continue
 			}
 			mode := t.policy.Mode.Mode(in.total, 1)
-			if t.flying >= t.policy.Window.Window(mode, t.sizer.size) {
+			if t.flying >= t.policy.Window.Window(mode, t.sizer.size, t.meter.bandwidth, t.meter.latency) {
 				return arriving{}, false
 			}
 			return t.ask(in), true
@@ -153,7 +153,7 @@ func (t *Transfer) landed(a arriving, got int, whole bool, fault error) {
 		t.moved += uint64(got)
 	}
 	a.of.finish()
-	if whole && t.meter.landed(time.Now(), a.n, t.flying == 0, t.sizer.size) {
+	if whole && t.meter.landed(time.Now(), a.n, t.sizer.size) {
 		t.sizer.observe(t.meter.bandwidth, t.meter.latency)
 	}
 	t.quiet()

@@ -4,27 +4,28 @@ import "time"
 
 // meter measures the bandwidth and the latency of a stream of chunks, from when the first is asked for to when none is on its way.
 type meter struct {
-	bandwidth float64       // bytes a second
+	bandwidth float64       // bytes a second, from one arrival to another
 	latency   time.Duration // from asking to arrival, without the time that the bytes themselves took
 
-	since  time.Time // of the busy period, or of the last measurement in it
-	bytes  int       // since then
-	chunks int
-	first  time.Duration // until the first chunk of the busy period was there
+	since  time.Time     // when the period began: the first chunk was asked for; then the arrival from which bytes are counted
+	bytes  int           // that arrived after that
+	chunks int           // the same
+	first  time.Duration // until the first chunk of the period was there, 0 when that is settled
 	head   int           // bytes of that chunk, 0 before it
 }
 
-// sampleChunks is how many chunks make a measurement: fewer tell more of latency than of bandwidth.
+// sampleChunks is how many chunks make a measurement.
 const sampleChunks = 8
 
 func (m *meter) begin(now time.Time) {
-	m.since, m.bytes, m.chunks, m.head, m.first = now, 0, 0, 0, 0
+	*m = meter{bandwidth: m.bandwidth, latency: m.latency, since: now}
 }
 
-// landed counts a chunk in. It says whether a measurement is complete: enough chunks of the present size.
-func (m *meter) landed(now time.Time, n int, last bool, size int) bool {
+// landed counts a chunk in. It says whether a measurement is complete: enough chunks that are not much smaller than the present size.
+func (m *meter) landed(now time.Time, n, size int) bool {
 	if m.head == 0 {
-		m.head, m.first = n, now.Sub(m.since)
+		m.head, m.first, m.since = n, now.Sub(m.since), now
+		return false
 	}
 	m.bytes += n
 	m.chunks++
@@ -33,14 +34,10 @@ func (m *meter) landed(now time.Time, n int, last bool, size int) bool {
 		return false
 	}
 	m.bandwidth = float64(m.bytes) / took.Seconds()
-	if m.first > 0 { // the period has its beginning in it
+	if m.first > 0 {
 		own := time.Duration(float64(m.head) / m.bandwidth * float64(time.Second))
-		m.latency = max(m.first-own, 0)
+		m.latency, m.first = max(m.first-own, 0), 0
 	}
-	if !last {
-		head := m.head
-		m.begin(now)
-		m.head = head
-	}
+	m.since, m.bytes, m.chunks = now, 0, 0
 	return true
 }

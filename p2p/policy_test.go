@@ -36,8 +36,14 @@ func TestWindow(t *testing.T) {
 		policy p2p.WindowPolicy
 		mode   p2p.Mode
 		chunk  int
+		rate   float64
+		far    time.Duration
 		want   int
 	}{
+		{mode: p2p.Pipelined, chunk: mib, rate: 3e9, far: 100 * time.Microsecond, want: 4},
+		{mode: p2p.Pipelined, chunk: mib, rate: 1.25e9, far: 10 * time.Millisecond, want: 18},
+		{mode: p2p.Pipelined, chunk: 4 * mib, rate: 100e9, far: time.Second, want: 16}, // by bytes
+		{mode: p2p.Pipelined, chunk: mib / 2, rate: 100e9, far: time.Second, want: p2p.MaxWindow},
 		{mode: p2p.OneShot, chunk: mib, want: 4},
 		{mode: p2p.Pipelined, chunk: 4 * mib, want: 4},
 		{mode: p2p.Wide, chunk: mib, want: 16},
@@ -48,7 +54,7 @@ func TestWindow(t *testing.T) {
 		{policy: p2p.WindowPolicy{Chunks: 1000, Bytes: 1 << 40}, mode: p2p.Pipelined, chunk: 1, want: p2p.MaxWindow},
 		{policy: p2p.WindowPolicy{Chunks: 1}, mode: p2p.Pipelined, chunk: 0, want: 1},
 	} {
-		if got := c.policy.Window(c.mode, c.chunk); got != c.want {
+		if got := c.policy.Window(c.mode, c.chunk, c.rate, c.far); got != c.want {
 			t.Errorf("%+v, %v, chunks of %d: %d, want %d", c.policy, c.mode, c.chunk, got, c.want)
 		}
 	}

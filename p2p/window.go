@@ -1,5 +1,10 @@
 package p2p
 
+import (
+	"math"
+	"time"
+)
+
 // MaxWindow is the largest window, in chunks: a peer that has more grants out breaks the protocol.
 const MaxWindow = 64
 
@@ -10,12 +15,16 @@ type WindowPolicy struct {
 	Bytes  int // bound of the bytes in flight, default 64 MiB; one chunk is always allowed
 }
 
-// Window is the number of chunks of so many bytes that may be in flight for messages of that mode, 1 to MaxWindow.
-func (p WindowPolicy) Window(m Mode, chunk int) int {
+// Window is the number of chunks of so many bytes that may be in flight for messages of that mode, 1 to MaxWindow. On a far link it holds half as much again
+// as the product of what was measured, bandwidth in bytes a second and latency: less would leave the link idle, and where the window itself
+// was what bounded the bandwidth, it grows by that from one measurement to the next.
+func (p WindowPolicy) Window(m Mode, chunk int, bandwidth float64, latency time.Duration) int {
 	n := orDefault(p.Chunks, 4)
 	if m == Wide {
 		n = max(n, orDefault(p.Wide, 16))
 	}
-	n = min(n, orDefault(p.Bytes, 64<<20)/max(chunk, 1))
+	chunk = max(chunk, 1)
+	n = max(n, int(math.Ceil(min(1.5*bandwidth*latency.Seconds()/float64(chunk), MaxWindow))))
+	n = min(n, orDefault(p.Bytes, 64<<20)/chunk)
 	return min(max(n, 1), MaxWindow)
 }

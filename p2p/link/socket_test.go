@@ -18,12 +18,20 @@ import (
 // sockets runs both sides over real sockets and returns the address.
 func sockets(t testing.TB, h link.HandlerFunc, unix bool) (*world, string) {
 	t.Helper()
+	return socketsWith(t, h, unix, func(*settings) {})
+}
+
+func socketsWith(t testing.TB, h link.HandlerFunc, unix bool, change func(*settings)) (*world, string) {
+	t.Helper()
 	where := "127.0.0.1:0"
 	if unix {
 		where = "unix:" + filepath.Join(t.TempDir(), "s")
 	}
 	n := &boundNetwork{}
-	w := start(t, h, func(s *settings) { s.network, s.addr = n, where })
+	w := start(t, h, func(s *settings) {
+		s.network, s.addr = n, where
+		change(s)
+	})
 	if !unix {
 		where = n.bound
 	}

@@ -20,7 +20,7 @@ type Shape struct {
 func (s Shape) Conn(inner net.Conn) net.Conn {
 	c := &shaped{
 		Conn: inner, shape: s,
-		queue: make(chan parcel, 64), failed: make(chan struct{}), closed: make(chan struct{}), delivered: make(chan struct{}),
+		queue: make(chan parcel, 4096), failed: make(chan struct{}), closed: make(chan struct{}), delivered: make(chan struct{}),
 	}
 	go c.deliver()
 	return c
