@@ -36,6 +36,7 @@
 #define TYPES_P2P                                                                                                   \
     (T(INT8) | T(INT16) | T(INT32) | T(INT64) | T(UINT8) | T(UINT16) | T(UINT32) | T(UINT64) | T(FP16) | T(FP32) | \
      T(FP64))
+#define TYPES_A3 (T(INT8) | T(INT16) | T(INT32) | T(FP16) | T(FP32) | T(BFP16)) // in its default mode, AI_CPU
 #define TYPES_A2 (T(INT8) | T(INT16) | T(INT32) | T(INT64) | T(FP16) | T(FP32) | T(BFP16))
 
 static const struct chip chips[] = {
@@ -43,7 +44,7 @@ static const struct chip chips[] = {
      false, true, 2048, 65535, ACL_ERROR_RT_TASK_TIMEOUT, ACL_ERROR_RT_SYS_DMA},
     {"910B", "Ascend910B3", 8, TYPES_P2P | T(BFP16), TYPES_A2, T(INT16) | T(BFP16), true, true, true, false, false,
      1984, 65536, ACL_ERROR_RT_FFTS_PLUS_TIMEOUT, ACL_ERROR_RT_FFTS_PLUS_EXCEPTION},
-    {"A3", "Ascend910_9382", 16, TYPES_P2P | T(BFP16), TYPES_A2, T(INT16) | T(BFP16), true, true, true, true, false,
+    {"A3", "Ascend910_9382", 16, TYPES_P2P | T(BFP16), TYPES_A3, TYPES_A3, true, true, true, true, false,
      1984, 65536, ACL_ERROR_RT_FFTS_PLUS_TIMEOUT, ACL_ERROR_RT_FFTS_PLUS_EXCEPTION},
     {"310P", "Ascend310P3", 4, TYPES_P2P, T(INT8) | T(INT16) | T(INT32) | T(FP16) | T(FP32), 0, false, false, false,
      false, true, 1024, 65536, ACL_ERROR_RT_TASK_TIMEOUT, ACL_ERROR_RT_SYS_DMA},

@@ -57,6 +57,7 @@ static void link_free(struct link *l)
 {
     if (l->fd >= 0) close(l->fd);
     if (l->peer_mem >= 0) close(l->peer_mem);
+    if (l->qp != NULL && arena_free(l->qp) != ACL_SUCCESS) sim_log(LOG_WARN, "the device was reset before a link of it");
     free(l);
 }
 
@@ -245,6 +246,15 @@ static HcclResult compare(const struct build *b, const struct want *w)
     return hccl_fail(HCCL_E_INTERNAL, "EI0005: %s: %s is %llu here and %llu on rank %u", command_name(b->kind), what, mine, theirs, w->peer);
 }
 
+// With RDMA every link takes a queue pair of the device's memory.
+static HcclResult pay(struct build *b)
+{
+    for (int i = 0; i < b->n && sim_env()->rdma; i++)
+        if (arena_alloc(b->c->dev, (size_t)3 << 20, 0, &b->wants[i].link->qp) != ACL_SUCCESS)
+            return hccl_fail(sim_env()->cann == 81 ? HCCL_E_MEMORY : HCCL_E_OOM, "EI0011: communicator %s: no device memory for a queue pair to rank %u", b->c->opt.name, b->wants[i].peer);
+    return HCCL_SUCCESS;
+}
+
 static void drop_all(struct build *b)
 {
     for (int i = 0; i < b->n; i++)
@@ -275,6 +285,7 @@ HcclResult links_build(struct comm *c, uint32_t kind, const struct params *p, st
     struct build b = {c, kind, p, wants, n};
     fault_die(PHASE_FIRST, c->rank);
     HcclResult rc = build(&b);
+    if (rc == HCCL_SUCCESS) rc = pay(&b);
     if (rc != HCCL_SUCCESS) {
         drop_all(&b);
         return rc;

@@ -107,7 +107,7 @@ void errmsg_put(const char *message);
 
 struct context {
     int device;
-    bool alive, primary;
+    bool alive, primary, stop_on_failure;
     aclrtStream deflt; // made at first use
     struct context *next;
 };
@@ -202,6 +202,7 @@ struct stream *stream_by_id(int id);   // under sim_lock
 int stream_last_id(void);              // under sim_lock
 void streams_drop(struct context *c);  // aborts and frees all streams of a context
 void streams_abort(int device, aclError code);
+void streams_stop_on_failure(struct context *c);
 void event_wake_all(void);
 
 // ---- comm.c -----------------------------------------------------------------------------------
@@ -299,6 +300,7 @@ struct link {
     uint32_t kind, src, dst; // the tag
     uint32_t peer;
     int fd, peer_mem;
+    void *qp;            // device memory of an RDMA link
     bool ready;          // parameters compared
     bool broken;         // an operation ended half-way: nothing moves on it any more
     bool said_lost;

@@ -116,6 +116,7 @@ static struct stream *stream_new(struct context *c)
     if (s == NULL) return NULL;
     s->magic = STREAM_MAGIC;
     s->ctx = c;
+    s->stop_on_failure = c->stop_on_failure;
     pthread_mutex_init(&s->mu, NULL);
     cond_monotonic(&s->cond);
     s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -298,6 +299,19 @@ void streams_abort(int device, aclError code)
     pthread_mutex_lock(&sim_lock);
     for (struct stream *s = streams; s != NULL; s = s->next)
         if (s->ctx->device == device) stream_abort(s, code);
+    pthread_mutex_unlock(&sim_lock);
+}
+
+void streams_stop_on_failure(struct context *c)
+{
+    pthread_mutex_lock(&sim_lock);
+    c->stop_on_failure = true;
+    for (struct stream *s = streams; s != NULL; s = s->next) {
+        if (s->ctx != c) continue;
+        pthread_mutex_lock(&s->mu);
+        s->stop_on_failure = true;
+        pthread_mutex_unlock(&s->mu);
+    }
     pthread_mutex_unlock(&sim_lock);
 }
 

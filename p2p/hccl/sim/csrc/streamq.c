@@ -97,6 +97,7 @@ aclError aclrtStreamGetId(aclrtStream stream, int32_t *streamId)
     return rc;
 }
 
+// The mode is set once, and spreads to every stream of the context.
 aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode)
 {
     ACL_ENTER();
@@ -105,10 +106,11 @@ aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode)
     aclError rc = stream_need(stream, &s);
     if (rc != ACL_SUCCESS) return rc;
     pthread_mutex_lock(&s->mu);
-    bool again = s->stop_on_failure && mode != ACL_STOP_ON_FAILURE;
-    s->stop_on_failure = mode == ACL_STOP_ON_FAILURE;
+    bool stops = s->stop_on_failure;
     pthread_mutex_unlock(&s->mu);
-    return again ? acl_fail(ACL_ERROR_INVALID_PARAM, "aclrtSetStreamFailureMode: the mode is set once") : ACL_SUCCESS;
+    if (stops) return mode == ACL_STOP_ON_FAILURE ? ACL_SUCCESS : acl_fail(ACL_ERROR_INVALID_PARAM, "aclrtSetStreamFailureMode: the mode is set once");
+    if (mode == ACL_STOP_ON_FAILURE) streams_stop_on_failure(s->ctx);
+    return ACL_SUCCESS;
 }
 
 static aclError device_wait(int32_t timeout)

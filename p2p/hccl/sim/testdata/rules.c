@@ -273,8 +273,10 @@ static void two_streams(int argc, char **argv)
     both(&r, dev, r.stream);
     CHECK(async_error(&r) == HCCL_E_INTERNAL);
     OK(aclrtSynchronizeStream(r.stream));
-    OK(aclrtSynchronizeStream(other));
-    OK(HcclCommDestroy(r.comm));
+    OK(aclrtDestroyStream(other));
+    OK(aclrtDestroyEvent(e));
+    OK(aclrtFree(dev));
+    part(&r);
 }
 
 static void *destroy_soon(void *arg)
