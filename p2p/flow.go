@@ -79,7 +79,7 @@ func (f *flow) post(a *arriving) {
 		a.req = f.comm.Irecv(f.peer, Bytes(m[a.off:a.off+a.n]))
 		return
 	}
-	if p, ok := f.comm.(Piecewise); ok {
+	if p, ok := f.comm.(Piecewise); ok && a.of.stream == nil {
 		a.taker = &taker{of: a.of, off: a.off}
 		a.req = p.IrecvFunc(f.peer, a.n, a.taker.take)
 		return
@@ -165,6 +165,13 @@ func (f *flow) issue(ctx context.Context) {
 
 // send issues the send of a chunk: from the memory where it is, or straight from a source, or from scratch. It reports false if the source failed.
 func (f *flow) send(d *departing) bool {
+	if s := d.of.stream; s != nil {
+		f.t.mu.Lock()
+		b, _ := s.find(d.off, d.n) // it is kept while it is asked for
+		f.t.mu.Unlock()
+		d.req = f.comm.Isend(f.peer, Bytes(b))
+		return true
+	}
 	if p, ok := d.of.src.(*pieces); ok {
 		if b, ok := p.slice(d.off, d.n); ok {
 			d.req = f.comm.Isend(f.peer, Bytes(b))

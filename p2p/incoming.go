@@ -12,12 +12,13 @@ type Incoming struct {
 	id       uint64
 	priority Priority
 	sink     Sink
-	total    int
+	stream   *inStream // nil if the length is known
 	done     chan struct{}
 	err      error // read after done
 	aborted  atomic.Bool
 
 	// The rest belongs to the Transfer's mutex.
+	total  int // bytes; of a stream so far
 	posted int // offset up to which it was asked for, in this epoch
 	taken  int // offset up to which the bytes are there
 	flying int // chunks asked for that have not come
@@ -39,7 +40,8 @@ func (in *Incoming) Cancel(cause error) {
 
 // finish closes done if nothing is on its way any more; t.mu is held.
 func (in *Incoming) finish() {
-	if in.ended || in.flying > 0 || !in.aborted.Load() && in.taken < in.total {
+	whole := in.taken == in.total && (in.stream == nil || in.stream.final)
+	if in.ended || in.flying > 0 || !in.aborted.Load() && !whole {
 		return
 	}
 	in.ended = true
@@ -124,7 +126,12 @@ func (t *Transfer) askable() (a arriving, ok bool) {
 
 // ask asks for the next chunk of in; t.mu is held.
 func (t *Transfer) ask(in *Incoming) arriving {
-	a := arriving{of: in, off: in.posted, n: t.sizer.bytesOf(in.total - in.posted)}
+	a := arriving{of: in, off: in.posted}
+	if in.stream != nil {
+		a.n = in.stream.next()
+	} else {
+		a.n = t.sizer.bytesOf(in.total - in.posted)
+	}
 	in.posted += a.n
 	in.flying++
 	if t.flying == 0 {
@@ -149,6 +156,9 @@ func (t *Transfer) landed(a arriving, got int, whole bool, fault error) {
 	}
 	if !a.of.aborted.Load() {
 		a.of.taken += got
+		if got > 0 && a.of.stream != nil {
+			a.of.stream.took()
+		}
 		t.stats.Received += uint64(got)
 		t.moved += uint64(got)
 	}
@@ -168,6 +178,9 @@ func (t *Transfer) reask() {
 			t.stats.Again += uint64(in.posted - in.taken)
 		}
 		in.posted = in.taken
+		if in.stream != nil {
+			in.stream.asked = 0
+		}
 	}
 	t.taken = 0
 }

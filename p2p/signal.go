@@ -28,6 +28,10 @@ const (
 	SignalPause
 	// SignalReady says that an upgraded Comm is there (offset 1) or could not be made (offset 0); bytes is the number of the attempt.
 	SignalReady
+	// SignalAsk says that the receiver of a stream wants to hear of its blocks.
+	SignalAsk
+	// SignalOffer says that a block of so many bytes, at that offset of a stream, is encoded; no bytes are the end of the stream.
+	SignalOffer
 )
 
 // maxSignalText bounds the text of a signal, in bytes.
@@ -75,7 +79,7 @@ func DecodeSignal(b []byte) (Signal, error) {
 		s.Text = string(b[signalSize:])
 	}
 	switch {
-	case s.Kind < SignalGrant || s.Kind > SignalReady:
+	case s.Kind < SignalGrant || s.Kind > SignalOffer:
 		return Signal{}, fmt.Errorf("decode signal: unknown kind %d: %w", s.Kind, ErrMalformed)
 	case s.Offset > math.MaxInt64:
 		return Signal{}, fmt.Errorf("decode signal of kind %d: offset %d: %w", s.Kind, s.Offset, ErrMalformed)

@@ -23,6 +23,8 @@ func sampleSignals() []p2p.Signal {
 		{Kind: p2p.SignalReset, Epoch: 7, Offset: 12, Bytes: 2, Text: "bytes corrupted"},
 		{Kind: p2p.SignalPause, Epoch: 1<<32 - 1},
 		{Kind: p2p.SignalReady, Offset: 1, Bytes: 3},
+		{Kind: p2p.SignalAsk, ID: 4},
+		{Kind: p2p.SignalOffer, ID: 4, Offset: 1000, Bytes: 77},
 	}
 }
 

@@ -152,20 +152,25 @@ func (t *Transfer) Send(id uint64, body ...[]byte) *Outgoing { return t.SendFrom
 // SendFrom offers what src makes as transfer id. Ids are the callers': an id names one transfer in this direction until it is done on both sides.
 func (t *Transfer) SendFrom(id uint64, src Source) *Outgoing {
 	o := &Outgoing{t: t, id: id, src: src, total: src.Len(), done: make(chan struct{}), dropped: make(chan struct{})}
+	t.offer(o)
+	return o
+}
+
+// offer takes o on the list of what the peer may ask for.
+func (t *Transfer) offer(o *Outgoing) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	fault := t.dead
-	if t.outs[id] != nil {
-		fault = fmt.Errorf("send %d: the id is in use", id)
+	if t.outs[o.id] != nil {
+		fault = fmt.Errorf("send %d: the id is in use", o.id)
 	}
 	if fault != nil {
 		o.cancelled, o.err = true, fault
-	} else if o.total > 0 {
-		t.outs[id] = o
+	} else if o.total > 0 || o.stream != nil {
+		t.outs[o.id] = o
 		signal(t.need)
 	}
 	o.finish()
-	return o
 }
 
 // Receive asks for transfer id into dst, whose length is that of the transfer. dst must not be touched until the Incoming is done.
@@ -173,9 +178,12 @@ func (t *Transfer) Receive(id uint64, priority Priority, dst []byte) *Incoming {
 	return t.ReceiveInto(id, priority, memory(dst))
 }
 
-// ReceiveInto asks for transfer id and gives its bytes to sink.
+// ReceiveInto asks for transfer id and gives its bytes to sink. A sink of length Unknown takes a stream.
 func (t *Transfer) ReceiveInto(id uint64, priority Priority, sink Sink) *Incoming {
 	in := &Incoming{t: t, id: id, priority: min(priority, priorities-1), sink: sink, total: sink.Len(), done: make(chan struct{})}
+	if in.total == Unknown {
+		in.total, in.stream = 0, &inStream{}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	fault := t.dead
@@ -189,11 +197,14 @@ func (t *Transfer) ReceiveInto(id uint64, priority Priority, sink Sink) *Incomin
 	if fault != nil {
 		in.err = fault
 		in.aborted.Store(true)
-	} else if in.total > 0 {
+	} else if in.total > 0 || in.stream != nil {
 		t.ins[id] = in
 		t.queues[in.priority] = append(t.queues[in.priority], in)
 		signal(t.need)
 		signal(t.wakeReceive)
+		if in.stream != nil {
+			t.cfg.Post(Signal{Kind: SignalAsk, Epoch: t.epoch, ID: id})
+		}
 	}
 	in.finish()
 	return in
@@ -225,6 +236,10 @@ func (t *Transfer) Signalled(s Signal) error {
 	case SignalReady:
 		t.peerIsReady(s)
 		return nil
+	case SignalAsk:
+		return t.asks(s.ID)
+	case SignalOffer:
+		return t.offered(s)
 	case SignalGrant, SignalReset, SignalPause:
 	}
 	if s.Epoch != t.epoch || t.peerEnded {
