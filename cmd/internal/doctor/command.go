@@ -13,6 +13,7 @@ import (
 	"hcclps/cmd/internal/program"
 	"hcclps/p2p/backend"
 	"hcclps/p2p/link"
+	"hcclps/p2p/tcp"
 	"hcclps/ps"
 )
 
@@ -30,6 +31,7 @@ func Command(server bool) *cli.Command {
 		flags = append(flags,
 			&cli.StringFlag{Name: "listen", Value: ps.DefaultListen, Usage: "`HOST:PORT` to listen on", EnvVars: env("listen")},
 			&cli.StringFlag{Name: "advertise", Usage: "`HOST:PORT` others dial; default: --listen", EnvVars: env("advertise")},
+			&cli.BoolFlag{Name: "insecure", Usage: "it may listen on other than loopback without TLS or a token", EnvVars: env("insecure")},
 			&cli.StringFlag{Name: "dir", Value: ".", Usage: "data `DIR`", EnvVars: env("dir")},
 			&cli.StringFlag{Name: "durability", Value: ps.QuorumDisk, Usage: ps.QuorumDisk + " or " + ps.QuorumMemory, EnvVars: env("durability")},
 			&cli.IntFlag{Name: "replicas", Usage: "copies of each group; default: by the number of servers", EnvVars: env("replicas")},
@@ -75,7 +77,8 @@ func options(c *cli.Context, server bool) (Options, error) {
 		Servers: c.StringSlice("servers"), Cluster: c.String("cluster"), Transport: c.String("transport"), Device: c.String("device"),
 		Patience: c.Duration("timeout"), Variables: ownVariables(c.App),
 	}
-	if err := errors.Join(program.NoArguments(c), program.OneOf("--transport", o.Transport, backend.Transports()...)); err != nil {
+	o.Certificate, o.Key, o.Authority, o.Token = fileFlag(c, "tls-cert"), fileFlag(c, "tls-key"), fileFlag(c, "tls-ca"), fileFlag(c, "token-file")
+	if err := errors.Join(program.CheckNetwork(c), program.NoArguments(c), program.OneOf("--transport", o.Transport, backend.Transports()...)); err != nil {
 		return o, err
 	}
 	if o.Patience <= 0 {
@@ -84,7 +87,10 @@ func options(c *cli.Context, server bool) (Options, error) {
 	if !server {
 		return o, nil
 	}
-	o.Listen, o.Advertise, o.Durability = c.String("listen"), c.String("advertise"), c.String("durability")
+	o.Listen, o.Advertise, o.Durability, o.Insecure = c.String("listen"), c.String("advertise"), c.String("durability"), c.Bool("insecure")
+	if addr, err := tcp.Resolve(o.Listen); err == nil { // else the check of listening says so
+		o.Listen = addr
+	}
 	o.Replicas, o.Shards = c.Int("replicas"), c.Int("shards")
 	if err := program.OneOf("--durability", o.Durability, ps.QuorumDisk, ps.QuorumMemory); err != nil {
 		return o, err
@@ -94,6 +100,15 @@ func options(c *cli.Context, server bool) (Options, error) {
 	o.LogBudget, berr = program.Bytes("log-budget", c.String("log-budget"))
 	o.Memory, merr = program.Bytes("memory", c.String("memory"))
 	return o, errors.Join(err, berr, merr)
+}
+
+// fileFlag is the absolute path that a flag names, "" for none.
+func fileFlag(c *cli.Context, flag string) string {
+	name := c.String(flag)
+	if abs, err := filepath.Abs(name); name != "" && err == nil {
+		return abs
+	}
+	return name
 }
 
 // ownVariables are the environment twins of all flags of a program, and what is read without one of its flags.
@@ -119,7 +134,7 @@ func ownVariables(app *cli.App) []string {
 func examineHere(c *cli.Context, opt Options) (Report, error) {
 	network, err := program.Network(c, opt.Cluster, nil)
 	if err != nil {
-		return Report{}, err
+		opt.Refused, network = err, tcp.Network{}
 	}
 	client, err := link.NewClient(link.Config{Network: network, Pair: backend.Pair, Cluster: opt.Cluster, ID: "doctor"})
 	if err != nil {

@@ -50,7 +50,7 @@ type Result struct {
 	Slots  int     `json:"slots"`      // buffers in turn
 	Number int     `json:"messages"`   // of a round of the stream
 	Wrong  int     `json:"wrong"`      // messages with wrong contents
-	Spread float64 `json:"worst_best"` // GB/s of the best round over that of the worst
+	Spread float64 `json:"spread"`     // GB/s of the best round over that of the worst
 }
 
 // peer is how rank 0 makes the other rank run the same job.
