@@ -11,6 +11,7 @@ import (
 )
 
 func TestLayouts(t *testing.T) {
+	t.Parallel()
 	dir := simulator(t)
 	cmd := exec.CommandContext(t.Context(), program(t, dir, "layout"))
 	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir)
@@ -29,12 +30,13 @@ func TestLayouts(t *testing.T) {
 
 // The exported names are those of the file and no others: what a real library has not, a program must not find here.
 func TestExportedNames(t *testing.T) {
+	t.Parallel()
 	dir := simulator(t)
 	f, err := elf.Open(filepath.Join(dir, "libhccl.so"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close()
 	symbols, err := f.DynamicSymbols()
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package sim
 import "testing"
 
 func TestBatchesAndGroups(t *testing.T) {
+	t.Parallel()
 	scenarios(t, "batch", []scenario{
 		{name: "all pairs", size: 4},
 		{name: "refused", size: 2},

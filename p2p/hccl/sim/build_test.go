@@ -9,6 +9,7 @@ import (
 )
 
 func TestBuildLaysTheNamesOfCANN(t *testing.T) {
+	t.Parallel()
 	needCompiler(t)
 	dir := t.TempDir()
 	lib, err := Build(t.Context(), dir)
@@ -37,6 +38,7 @@ func TestBuildSaysWhatIsMissing(t *testing.T) {
 }
 
 func TestBuildTellsOfCompilerErrors(t *testing.T) {
+	t.Parallel()
 	needCompiler(t)
 	_, err := build(t.Context(), t.TempDir(), "-DHcclSend=!")
 	if err == nil || !strings.Contains(err.Error(), "error:") {

@@ -3,6 +3,7 @@ package sim
 import "testing"
 
 func TestChips(t *testing.T) {
+	t.Parallel()
 	old := "HCCL_SIM_CHIP=910A"
 	scenarios(t, "chips", []scenario{
 		{name: "310P", size: 2, env: []string{"HCCL_SIM_CHIP=310P"}},

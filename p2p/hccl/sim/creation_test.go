@@ -9,6 +9,7 @@ import (
 )
 
 func TestCreation(t *testing.T) {
+	t.Parallel()
 	port := basePort(t)
 	base := "HCCL_IF_BASE_PORT=" + port
 	scenarios(t, "creation", []scenario{
@@ -37,7 +38,7 @@ func basePort(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() //nolint:errcheck // it was only asked for its port
+	defer l.Close()
 	addr, ok := l.Addr().(*net.TCPAddr)
 	if !ok {
 		t.Fatalf("address is %v", l.Addr())
@@ -46,6 +47,7 @@ func basePort(t *testing.T) string {
 }
 
 func TestCapabilityByVersion(t *testing.T) {
+	t.Parallel()
 	for version, want := range map[string]string{"8.1": "5", "8.5": "11", "9.0": "12"} {
 		scenarios(t, "creation", []scenario{
 			{name: "capability", env: []string{"HCCL_SIM_CANN=" + version}, args: []string{want}},
@@ -54,6 +56,7 @@ func TestCapabilityByVersion(t *testing.T) {
 }
 
 func TestEnvironmentIsChecked(t *testing.T) {
+	t.Parallel()
 	for name, value := range map[string]string{
 		"HCCL_CONNECT_TIMEOUT":   "119",
 		"HCCL_EXEC_TIMEOUT":      "-1",
@@ -77,6 +80,7 @@ func TestEnvironmentIsChecked(t *testing.T) {
 }
 
 func TestRankTable(t *testing.T) {
+	t.Parallel()
 	table, err := filepath.Abs("testdata/ranktable.json")
 	if err != nil {
 		t.Fatal(err)

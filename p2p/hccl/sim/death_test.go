@@ -8,6 +8,7 @@ import (
 )
 
 func TestDeadPeer(t *testing.T) {
+	t.Parallel()
 	dir := simulator(t)
 	exe := program(t, dir, "death")
 	exec := "HCCL_EXEC_TIMEOUT=100"
@@ -43,6 +44,7 @@ func TestDeadPeer(t *testing.T) {
 }
 
 func TestTaskFault(t *testing.T) {
+	t.Parallel()
 	scenarios(t, "death", []scenario{
 		{name: "task fails", size: 2, env: []string{"HCCL_SIM_TASK_FAIL=1:507053"}},
 	})
@@ -50,6 +52,7 @@ func TestTaskFault(t *testing.T) {
 
 // Nothing of a killed process is left: it had no names but in the abstract space, and those went with it.
 func TestKilledProcessLeavesNothing(t *testing.T) {
+	t.Parallel()
 	dir := simulator(t)
 	w := world{exe: program(t, dir, "death"), dir: dir, size: 2, args: []string{"later", "507048", "0"}}
 	host := "killed-" + strings.ReplaceAll(t.TempDir(), "/", "-")

@@ -7,6 +7,7 @@ import (
 )
 
 func TestManyTransfersLeakNothing(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("20,000 sends take seconds")
 	}
@@ -15,6 +16,7 @@ func TestManyTransfersLeakNothing(t *testing.T) {
 }
 
 func TestSanitizers(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds the simulator twice more")
 	}
@@ -32,11 +34,12 @@ func TestSanitizers(t *testing.T) {
 		"thread": {flag: "-fsanitize=thread", programs: map[string][]string{"pingpong": nil}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			if !canSanitize(t, dir, c.flag) {
 				t.Skipf("the compiler has no %s", c.flag)
 			}
-			if _, err := build(t.Context(), dir, c.flag, "-fno-sanitize-recover=all"); err != nil {
+			if _, err := build(t.Context(), dir, c.flag, "-fno-sanitize-recover=all", "-O1"); err != nil {
 				t.Fatal(err)
 			}
 			for prog, args := range c.programs {

@@ -3,12 +3,14 @@ package sim
 import "testing"
 
 func TestPingPong(t *testing.T) {
+	t.Parallel()
 	dir := simulator(t)
 	world{exe: program(t, dir, "pingpong"), dir: dir, size: 2}.run(t)
 }
 
 func TestRulesOfSendAndRecv(t *testing.T) {
-	slow := []string{"HCCL_SIM_ISSUE_MS=300"}
+	t.Parallel()
+	slow := []string{"HCCL_SIM_ISSUE_MS=1000"}
 	short := []string{quick, "HCCL_EXEC_TIMEOUT=100"}
 	scenarios(t, "rules", []scenario{
 		{name: "arguments", size: 2},
@@ -21,7 +23,7 @@ func TestRulesOfSendAndRecv(t *testing.T) {
 		{name: "first count differs", size: 2},
 		{name: "first type differs", size: 2},
 		{name: "later count differs", size: 2, env: short},
-		{name: "two threads at once", size: 2, env: slow},
+		{name: "two threads at once", size: 2, env: []string{"HCCL_SIM_ISSUE_MS=100"}},
 		{name: "second thread", size: 2, args: []string{"0"}},
 		{name: "second thread, strict", size: 2, env: []string{"HCCL_SIM_STRICT=1"}, args: []string{"4"}},
 		{name: "two streams", size: 2},

@@ -3,6 +3,7 @@ package sim
 import "testing"
 
 func TestRuntime(t *testing.T) {
+	t.Parallel()
 	scenarios(t, "runtime", []scenario{
 		{name: "initialising"},
 		{name: "contexts"},

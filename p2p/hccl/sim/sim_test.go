@@ -16,18 +16,24 @@ import (
 	"time"
 )
 
-// built is the simulator of this test binary, made by the first test that needs it.
+// built is the simulator of this test binary and its programs, made by the first tests that need them.
 var built struct {
-	once sync.Once
-	dir  string
-	err  error
+	dir      string
+	once     sync.Once
+	err      error
+	mu       sync.Mutex
+	programs map[string]*sync.Once
 }
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if built.dir != "" {
-		os.RemoveAll(built.dir) //nolint:errcheck // of the temporary folder
+	dir, err := os.MkdirTemp("", "hccl-sim-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
+	built.dir, built.programs = dir, map[string]*sync.Once{}
+	code := m.Run()
+	os.RemoveAll(dir) //nolint:errcheck // of the temporary folder
 	os.Exit(code)
 }
 
@@ -36,10 +42,7 @@ func simulator(t *testing.T) string {
 	t.Helper()
 	needCompiler(t)
 	built.once.Do(func() {
-		built.dir, built.err = os.MkdirTemp("", "hccl-sim-")
-		if built.err == nil {
-			_, built.err = build(context.Background(), built.dir, "-Wall", "-Wextra", "-Werror")
-		}
+		_, built.err = build(context.Background(), built.dir, "-Wall", "-Wextra", "-Werror")
 	})
 	if built.err != nil {
 		t.Fatal(built.err)
@@ -62,17 +65,22 @@ func program(t *testing.T, dir, name string, more ...string) string {
 		t.Skipf("the test program needs a C compiler: %v", err)
 	}
 	exe := filepath.Join(dir, name)
-	if _, err := os.Stat(exe); err == nil {
-		return exe
+	built.mu.Lock()
+	if built.programs[exe] == nil {
+		built.programs[exe] = new(sync.Once)
 	}
-	args := []string{
-		"-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread",
-		"-I", filepath.Join(dir, "include"), "-I", "testdata", filepath.Join("testdata", name+".c"),
-		"-o", exe, "-L", dir, "-lhccl", "-lhcomm", "-lascendcl",
-	}
-	if err := run(t.Context(), cc, append(args, more...)); err != nil {
-		t.Fatal(err)
-	}
+	once := built.programs[exe]
+	built.mu.Unlock()
+	once.Do(func() {
+		args := []string{
+			"-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread",
+			"-I", filepath.Join(dir, "include"), "-I", "testdata", filepath.Join("testdata", name+".c"),
+			"-o", exe, "-L", dir, "-lhccl", "-lhcomm", "-lascendcl",
+		}
+		if err := run(t.Context(), cc, append(args, more...)); err != nil {
+			t.Error(err)
+		}
+	})
 	return exe
 }
 

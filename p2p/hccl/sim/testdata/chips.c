@@ -41,11 +41,9 @@ static void no_abort_910a(int argc, char **argv)
     WANT(HcclSend(dev, 1, HCCL_DATA_TYPE_BFP16, 1 - r.rank, r.comm, r.stream), HCCL_E_NOT_SUPPORT);
     warm(&r, dev);
     if (r.rank == 0) {
-        double began = seconds();
         OK(HcclRecv(dev, 8, HCCL_DATA_TYPE_UINT8, 1, r.comm, r.stream));
         WANT(aclrtSynchronizeStream(r.stream), ACL_ERROR_RT_TASK_TIMEOUT);
-        SAYS("EI0002");
-        CHECK(seconds() - began > 1.3 && seconds() - began < 1.99); // of 200 s, 136: a multiple of 68
+        SAYS("EI0002: notify wait timed out after 136 s"); // of 200 s: a multiple of 68
         say(&r, "done");
     }
     hear(&r, "done");

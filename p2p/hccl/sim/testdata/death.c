@@ -53,9 +53,9 @@ static void rdma(int argc, char **argv)
     void *dev = device(64);
     HcclResult e = HCCL_SUCCESS;
     warm(&r, dev);
+    double began = seconds();
     if (r.rank == 1) OK(HcclSend(dev, 8, U8, 0, r.comm, r.stream));
     else OK(HcclRecv(dev, 8, U8, 1, r.comm, r.stream));
-    double began = seconds();
     while (e == HCCL_SUCCESS && seconds() - began < 20) {
         OK(HcclGetCommAsyncError(r.comm, &e));
         nap(5);

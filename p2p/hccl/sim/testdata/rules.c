@@ -195,29 +195,52 @@ static void *issue_elsewhere(void *arg)
 {
     struct rank *r = arg;
     OK(aclrtSetDevice((int)r->rank));
-    static char failed[8];
+    static char said[8];
     HcclResult rc = HcclBarrier(r->comm, r->stream);
-    snprintf(failed, sizeof(failed), "%d", rc);
-    return failed;
+    snprintf(said, sizeof(said), "%d", rc);
+    return said;
 }
 
-// Two threads inside operators of one device at once (HCCL_SIM_ISSUE_MS makes the first one stay).
+struct racer {
+    struct rank *r;
+    void *dev;
+    pthread_barrier_t *start;
+    HcclResult rc;
+    char message[256];
+};
+
+// A send to a rank that does not exist: refused in the end, but an operator call all the same.
+static void *race(void *arg)
+{
+    struct racer *x = arg;
+    OK(aclrtSetDevice((int)x->r->rank));
+    pthread_barrier_wait(x->start);
+    x->rc = HcclSend(x->dev, 8, U8, 9, x->r->comm, x->r->stream);
+    snprintf(x->message, sizeof(x->message), "%s", aclGetRecentErrMsg());
+    return NULL;
+}
+
+// Two threads inside operators of one device at once: HCCL_SIM_ISSUE_MS makes each stay, so that they meet.
 static void two_threads_at_once(int argc, char **argv)
 {
     struct rank r = join(argc, argv);
+    pthread_barrier_t start;
     pthread_t t;
-    void *said;
-    if (r.rank == 0) {
-        CHECK(pthread_create(&t, NULL, issue_elsewhere, &r) == 0);
-        nap(100);
-        WANT(HcclBarrier(r.comm, r.stream), HCCL_E_INTERNAL);
-        SAYS("another thread");
-        CHECK(pthread_join(t, &said) == 0);
-        CHECK(atoi(said) == HCCL_SUCCESS);
-    } else {
-        OK(HcclBarrier(r.comm, r.stream));
+    int caught = 0;
+    void *dev = device(64);
+    CHECK(pthread_barrier_init(&start, NULL, 2) == 0);
+    for (int i = 0; caught == 0 && i < 20; i++) {
+        struct racer a = {.r = &r, .dev = dev, .start = &start}, b = a;
+        CHECK(pthread_create(&t, NULL, race, &a) == 0);
+        race(&b);
+        CHECK(pthread_join(t, NULL) == 0);
+        caught = (a.rc == HCCL_E_INTERNAL) + (b.rc == HCCL_E_INTERNAL);
+        CHECK(caught < 2);
+        if (caught == 1) CHECK(strstr(a.rc == HCCL_E_INTERNAL ? a.message : b.message, "another thread") != NULL);
     }
-    OK(aclrtSynchronizeStream(r.stream));
+    CHECK(caught == 1);
+    warm(&r, dev); // no harm is done
+    OK(aclrtFree(dev));
     OK(HcclCommDestroy(r.comm));
 }
 
@@ -279,11 +302,14 @@ static void two_streams(int argc, char **argv)
     part(&r);
 }
 
+static int calling; // the main thread is about to call
+
 static void *destroy_soon(void *arg)
 {
     struct rank *r = arg;
     static int rc;
-    nap(100);
+    while (__atomic_load_n(&calling, __ATOMIC_SEQ_CST) == 0) nap(1);
+    nap(300);
     rc = HcclCommDestroy(r->comm); // needs no device of its own
     return &rc;
 }
@@ -296,8 +322,10 @@ static void destroy_frees_builder(int argc, char **argv)
     void *rc;
     if (r.rank == 0) {
         CHECK(pthread_create(&t, NULL, destroy_soon, &r) == 0);
+        void *dev = device(64);
         double began = seconds();
-        WANT(HcclSend(device(64), 8, U8, 1, r.comm, r.stream), HCCL_E_INTERNAL);
+        __atomic_store_n(&calling, 1, __ATOMIC_SEQ_CST);
+        WANT(HcclSend(dev, 8, U8, 1, r.comm, r.stream), HCCL_E_INTERNAL);
         SAYS("external request");
         CHECK(seconds() - began < 10);
         CHECK(pthread_join(t, &rc) == 0 && *(int *)rc == HCCL_SUCCESS);
@@ -316,6 +344,7 @@ static void destroy_in_use(int argc, char **argv)
     warm(&r, dev);
     if (r.rank == 0) {
         CHECK(pthread_create(&t, NULL, destroy_soon, &r) == 0);
+        __atomic_store_n(&calling, 1, __ATOMIC_SEQ_CST);
         OK(HcclSend(dev, 8, U8, 1, r.comm, r.stream));
         CHECK(pthread_join(t, &rc) == 0 && *(int *)rc == HCCL_E_AGAIN);
     } else {
