@@ -77,8 +77,8 @@ func streams(t *testing.T, piecewise bool) {
 			data := noise(id, n)
 			s := r.ends[id%2].SendStream(id)
 			d := &decoder{}
-			var in *p2p.Incoming
-			receive := func() { in = r.ends[1-id%2].ReceiveInto(id, p2p.Push, d) }
+			ins := make(chan *p2p.Incoming, 1)
+			receive := func() { ins <- r.ends[1-id%2].ReceiveInto(id, p2p.Push, d) }
 			if receiverFirst {
 				receive()
 				synctest.Wait()
@@ -91,6 +91,7 @@ func streams(t *testing.T, piecewise bool) {
 			if err := encode(t.Context(), s, data, id); err != nil {
 				t.Fatalf("encode %d bytes: %v", n, err)
 			}
+			in := <-ins
 			r.wait(s.Done())
 			r.wait(in.Done())
 			if s.Err() != nil || in.Err() != nil || !bytes.Equal(d.got, data) {
