@@ -48,7 +48,7 @@ func (r *reading) prepare(u *uniquer) {
 	r.rows = sized(r.rows, len(r.keys)*int(t.Dim))
 }
 
-// pull is one of all rows of prepared readings.
+// pullOf is a pull of all rows of prepared readings.
 func (c *Client) pullOf(readings []*reading) (*pull, error) {
 	reads := make([]Read, len(readings))
 	for i, r := range readings {

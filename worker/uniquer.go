@@ -27,7 +27,7 @@ type numbered struct {
 // unite fills in the keys of a reading, and where its uses have them.
 func (u *uniquer) unite(r *reading) {
 	u.found = u.found[:0]
-	clear(u.slots)
+	u.resize(64 << bits.Len(uint(len(r.keys)/32))) // as many as the last time will do
 	for _, o := range r.uses {
 		o.index = u.number(o.bags.Keys, o.index[:0])
 	}
@@ -52,7 +52,7 @@ func (u *uniquer) unite(r *reading) {
 func (u *uniquer) number(keys []uint64, index []int32) []int32 {
 	for _, k := range keys {
 		if 2*len(u.found) >= len(u.slots) {
-			u.grow()
+			u.resize(2 * len(u.slots))
 		}
 		s := u.slot(k)
 		if *s == 0 {
@@ -75,8 +75,11 @@ func (u *uniquer) slot(k uint64) *int32 {
 	}
 }
 
-func (u *uniquer) grow() {
-	u.slots = make([]int32, max(2*len(u.slots), 64))
+// resize gives the table so many slots, a power of two, which is more than it has
+// keys.
+func (u *uniquer) resize(slots int) {
+	u.slots = slices.Grow(u.slots[:0], slots)[:slots]
+	clear(u.slots)
 	for i, f := range u.found {
 		*u.slot(f.key) = int32(i + 1)
 	}
