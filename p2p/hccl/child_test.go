@@ -152,14 +152,14 @@ func TestPeerDiesWithoutAbort(t *testing.T) {
 	for _, phase := range []string{"later:3", ""} {
 		conns := pipe(t)
 		_, lines := start(t, role{Kind: "source", Addr: relay(t, conns[0]), Device: 2}, "HCCL_SIM_CHIP=910A", "HCCL_SIM_DIE="+phase)
-		c, err := d.Pair(ctx, conns[1], 1)
+		c, err := d.Pair(ctx, conns[1], survivorRank)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var wg sync.WaitGroup
 		wg.Go(func() { _ = c.Run(ctx) })
 		for i := 0; err == nil && i < 20; i++ {
-			err = p2p.Recv(ctx, c, 0, p2p.Bytes(make([]byte, roleBytes)))
+			err = p2p.Recv(ctx, c, 1-survivorRank, p2p.Bytes(make([]byte, roleBytes)))
 		}
 		if phase != "" && !errors.Is(err, p2p.ErrPeer) || phase == "" && err != nil {
 			t.Errorf("%q: %v", phase, err)

@@ -28,6 +28,7 @@ type Comm struct {
 
 	mu      sync.Mutex
 	started bool
+	over    bool  // closed without a Run
 	cause   error // why the Comm is dead
 	local   bool  // this side closed it
 	half    [flows]*half
@@ -42,6 +43,7 @@ type Comm struct {
 	peerDry bool        // the peer has
 	gone    bool        // the connection has ended
 	settled bool
+	pins    []pin
 	stats   Stats
 }
 
@@ -115,6 +117,9 @@ func (c *Comm) postBuffer(peer int, b p2p.Buffer, flow int) *p2p.Request {
 		return c.post(peer, flow, &message{n: b.Len(), ptr: b.DevicePointer()})
 	}
 	host := b.Host()
+	if at := c.pinned(host); at != 0 {
+		return c.post(peer, flow, &message{n: len(host), move: keep, pinned: at})
+	}
 	move := func(piece []byte) error {
 		host = host[copy(host, piece):]
 		return nil
@@ -299,7 +304,7 @@ func (c *Comm) downloaded(h *half, k *mark, w work, err error) {
 	defer c.mu.Unlock()
 	c.waiting--
 	c.idle = append(c.idle, k)
-	h.arrived.push(piece{w.s, w.m, w.n})
+	h.arrived.push(piece{w.s, w.m, w.n, w.at})
 	h.poke()
 	c.pump()
 }

@@ -45,7 +45,8 @@ func TestPeerDies(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.die, func(t *testing.T) {
 			t.Parallel()
-			_, lines := start(t, role{Kind: "survivor", Device: 0})
+			// The peer, which is the root, is to be dead before the survivor asks it.
+			_, lines := start(t, role{Kind: "survivor", Device: 0}, "HCCL_SIM_CREATE_MS=200")
 			addr := told(t, lines, "listens")
 			start(t, role{Kind: "sink", Addr: addr, Device: 1})
 			told(t, lines, "pushed")

@@ -22,12 +22,10 @@ func (c *Comm) Close() error {
 	c.mu.Lock()
 	c.local = c.local || c.cause == nil
 	c.die(p2p.ErrClosed, frame{kind: kindBye})
-	started, again := c.started, c.settled
-	if !started {
-		c.settled = true
-	}
+	alone := !c.started && !c.over // Run does it otherwise
+	c.over = c.over || alone
 	c.mu.Unlock()
-	if !started && !again {
+	if alone {
 		_ = c.ctl.send(frame{kind: kindBye}) // the peer would see the connection end as well
 		c.end()
 	}
@@ -38,14 +36,13 @@ func (c *Comm) Close() error {
 // the Comm; a peer that closes is p2p.ErrPeer. What the Comm holds of the device is given back behind it. It runs once.
 func (c *Comm) Run(ctx context.Context) error {
 	c.mu.Lock()
-	again := c.started
+	again, over := c.started, c.over
 	c.started = true
-	dead := c.settled
 	c.mu.Unlock()
 	if again {
 		return fmt.Errorf("run comm of rank %d: it was run before", c.rank)
 	}
-	if !dead {
+	if !over {
 		c.exchange(ctx)
 	}
 	c.mu.Lock()
@@ -117,6 +114,9 @@ func (c *Comm) end() {
 					c.d.pool.put(s)
 				}
 			}
+		}
+		if halted == nil {
+			c.unpin()
 		}
 	})
 	_ = c.ctl.conn.Close() // what matters was written, and the cause is known

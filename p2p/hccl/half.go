@@ -10,6 +10,7 @@ type message struct {
 	n        int
 	move     func(piece []byte) error // fills a piece, or takes it; nil if the message lies in device memory
 	ptr      uintptr                  // device memory
+	pinned   uintptr                  // host memory that the device reaches by itself: pieces are not moved
 	staged   int                      // bytes that have, or had, a slot
 	stepped  int                      // bytes in steps
 	finished int                      // bytes that are through
@@ -22,8 +23,9 @@ func (m *message) device() bool { return m.move == nil }
 // piece is a slot and how many bytes of it count.
 type piece struct {
 	*slot
-	m *message
-	n int
+	m  *message
+	n  int
+	at uintptr // where the piece lies, or is to lie, on the host: in the slot, or in pinned memory
 }
 
 // half is this side's end of a flow. The Comm's lock guards it.
@@ -71,19 +73,25 @@ func (h *half) next(size, depth int) (*message, int) {
 	return m, min(m.n-m.staged, size)
 }
 
-// stage counts a piece as staged.
-func (h *half) stage(p piece) {
-	if p.m.staged += p.n; p.m.staged == p.m.n {
+// stage counts a piece of n bytes as staged in a slot.
+func (h *half) stage(s *slot, m *message, n int) piece {
+	p := piece{s, m, n, s.host}
+	if m.pinned != 0 {
+		p.at = m.pinned + uintptr(m.staged)
+	}
+	if m.staged += n; m.staged == m.n {
 		h.toStage.pop()
 	}
 	h.ready.push(p)
+	return p
 }
 
 // work is a step as this side issues it.
 type work struct {
 	m   *message
-	s   *slot // nil for device memory
-	ptr uintptr
+	s   *slot   // nil for device memory
+	at  uintptr // of a piece on the host
+	ptr uintptr // on the device
 	n   int
 }
 
@@ -102,8 +110,8 @@ func (h *half) take(s step) (work, bool) {
 		if h.ready.len() == 0 || h.ready.front().n != w.n {
 			return work{}, false
 		}
-		w.s = h.ready.pop().slot
-		w.ptr = w.s.dev
+		p := h.ready.pop()
+		w.s, w.at, w.ptr = p.slot, p.at, p.dev
 	}
 	m.stepped += w.n
 	if s.last {
@@ -125,11 +133,11 @@ func (h *half) finish() {
 	}
 }
 
-// fail completes the messages of host memory with an error, of device memory as well if all is set.
+// fail completes messages with an error: all, or those in memory that the device does not touch.
 func (h *half) fail(err error, all bool) {
 	kept := queue[*message]{}
 	for h.toFinish.len() > 0 {
-		if m := h.toFinish.pop(); all || !m.device() {
+		if m := h.toFinish.pop(); all || !m.device() && m.pinned == 0 {
 			m.req.Complete(err)
 		} else {
 			kept.push(m)
@@ -160,7 +168,7 @@ func (b *bond) issue(lib *acl.Lib, k *mark, w work, sends bool, peer int) error 
 
 // upload begins to copy a filled slot to the device. It runs on the issuer.
 func (b *bond) upload(lib *acl.Lib, p piece) error {
-	if err := lib.MemcpyAsync(p.dev, p.host, p.n, acl.HostToDevice, b.up); err != nil {
+	if err := lib.MemcpyAsync(p.dev, p.at, p.n, acl.HostToDevice, b.up); err != nil {
 		return err
 	}
 	return lib.RecordEvent(p.copied, b.up)
@@ -171,7 +179,7 @@ func (b *bond) download(lib *acl.Lib, k *mark, w work) error {
 	if err := lib.StreamWaitEvent(b.down, k.end); err != nil {
 		return err
 	}
-	if err := lib.MemcpyAsync(w.s.host, w.s.dev, w.n, acl.DeviceToHost, b.down); err != nil {
+	if err := lib.MemcpyAsync(w.at, w.s.dev, w.n, acl.DeviceToHost, b.down); err != nil {
 		return err
 	}
 	return lib.RecordEvent(w.s.copied, b.down)

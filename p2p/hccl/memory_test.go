@@ -53,7 +53,18 @@ func TestKindsOfMemory(t *testing.T) {
 	comms := mustPair(t, devices)
 	run(t, comms)
 	ctx := bound(t)
-	kinds := []string{"host", "device", "pieces"}
+	kinds := []string{"host", "device", "pieces", "pinned"}
+	var pinned [2][]byte
+	for r := range comms {
+		b, err := comms[r].Alloc(200_000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pinned[r] = b.Host()
+		if !bytes.Equal(pinned[r], make([]byte, 200_000)) {
+			t.Error("pinned memory is not zero at first")
+		}
+	}
 	for i, from := range kinds {
 		for j, to := range kinds {
 			for _, n := range []int{1, 8191, 8192, 8193, 100_001} {
@@ -64,6 +75,10 @@ func TestKindsOfMemory(t *testing.T) {
 					send = comms[0].Isend(1, p2p.Bytes(want))
 				case "device":
 					send = comms[0].Isend(1, onDevice(t, devices[0], want))
+				case "pinned":
+					own := pinned[0][64 : 64+n]
+					copy(own, want)
+					send = comms[0].Isend(1, p2p.Bytes(own))
 				default:
 					rest := want
 					send = comms[0].IsendFunc(1, n, func(piece []byte) error {
@@ -79,6 +94,10 @@ func TestKindsOfMemory(t *testing.T) {
 				case "device":
 					there = onDevice(t, devices[1], got)
 					recv = comms[1].Irecv(0, there)
+				case "pinned":
+					got = pinned[1][128 : 128+n]
+					clear(got)
+					recv = comms[1].Irecv(0, p2p.Bytes(got))
 				default:
 					rest := got
 					recv = comms[1].IrecvFunc(0, n, func(piece []byte) error {

@@ -101,15 +101,26 @@ func (p *pairing) make(ctx context.Context) error {
 
 // lock takes the permission to make a pair.
 func (p *pairing) lock(ctx context.Context) error {
-	select {
-	case p.d.making <- struct{}{}:
-		return nil
-	case <-p.lost:
-		return p.why
-	case <-ctx.Done():
-		return fmt.Errorf("wait for another pair that is being made: %w", context.Cause(ctx))
+	look := time.NewTicker(stuckEvery)
+	defer look.Stop()
+	for {
+		select {
+		case p.d.making <- struct{}{}:
+			return nil
+		case <-look.C:
+			if p.d.isStuck() {
+				return ErrBusy
+			}
+		case <-p.lost:
+			return p.why
+		case <-ctx.Done():
+			return fmt.Errorf("wait for another pair that is being made: %w", context.Cause(ctx))
+		}
 	}
 }
+
+// stuckEvery is the pause between two looks whether the pair that is waited for hangs in its creation.
+const stuckEvery = 100 * time.Millisecond
 
 func (d *Device) unlock() { <-d.making }
 

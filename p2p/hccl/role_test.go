@@ -95,7 +95,10 @@ func playRole(text string) int {
 	return 0
 }
 
-const roleBytes = 1 << 20
+const (
+	roleBytes    = 1 << 20
+	survivorRank = 1
+)
 
 // serve pairs with the survivor and receives, or sends, until the pair ends.
 func serve(ctx context.Context, d *hccl.Device, r role) error {
@@ -103,7 +106,7 @@ func serve(ctx context.Context, d *hccl.Device, r role) error {
 	if err != nil {
 		return err
 	}
-	c, err := d.Pair(ctx, conn, 0)
+	c, err := d.Pair(ctx, conn, 1-survivorRank)
 	if err != nil {
 		return err
 	}
@@ -112,8 +115,8 @@ func serve(ctx context.Context, d *hccl.Device, r role) error {
 	for i := byte(0); ; i++ {
 		buf[0], buf[len(buf)-1] = i, i
 		if r.Kind == "source" {
-			err = p2p.Send(ctx, c, 1, p2p.Bytes(buf))
-		} else if err = p2p.Recv(ctx, c, 1, p2p.Bytes(buf)); err == nil && buf[0] != buf[len(buf)-1] {
+			err = p2p.Send(ctx, c, survivorRank, p2p.Bytes(buf))
+		} else if err = p2p.Recv(ctx, c, survivorRank, p2p.Bytes(buf)); err == nil && buf[0] != buf[len(buf)-1] {
 			err = p2p.ErrCorrupt
 		}
 		if err != nil {
@@ -150,7 +153,7 @@ func survive(ctx context.Context, d *hccl.Device) error {
 		say("paired")
 		buf := make([]byte, roleBytes)
 		for err == nil {
-			err = p2p.Recv(ctx, c, 0, p2p.Bytes(buf))
+			err = p2p.Recv(ctx, c, 1-survivorRank, p2p.Bytes(buf))
 		}
 		say("lost", err)
 	}
@@ -161,7 +164,7 @@ func accept(ctx context.Context, d *hccl.Device, l net.Listener) (*hccl.Comm, er
 	if err != nil {
 		return nil, err
 	}
-	c, err := d.Pair(ctx, conn, 1)
+	c, err := d.Pair(ctx, conn, survivorRank)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +186,7 @@ func push(ctx context.Context, c *hccl.Comm, marks <-chan chan struct{}) error {
 		}
 		buf[0], buf[len(buf)-1] = i, i
 		began := time.Now()
-		if err := p2p.Send(ctx, c, 0, p2p.Bytes(buf)); err != nil {
+		if err := p2p.Send(ctx, c, 1-survivorRank, p2p.Bytes(buf)); err != nil {
 			return err
 		}
 		worst = max(worst, time.Since(began))

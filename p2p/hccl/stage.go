@@ -26,8 +26,7 @@ func (c *Comm) stageSends(ctx context.Context, h *half) {
 			return
 		}
 		c.mu.Lock()
-		p := piece{s, m, n}
-		h.stage(p)
+		p := h.stage(s, m, n)
 		c.onIssuer(func() error { return c.bond.upload(c.d.lib, p) })
 		c.announce(frame{kind: kindStaged, flow: uint8(h.flow), n: 1}, c.rank)
 		c.pump()
@@ -44,7 +43,7 @@ func (c *Comm) stageRecvs(ctx context.Context, h *half) {
 				return
 			}
 			c.mu.Lock()
-			h.stage(piece{s, m, n})
+			h.stage(s, m, n)
 			c.announce(frame{kind: kindRoom, flow: uint8(h.flow), n: 1}, c.rank)
 			c.pump()
 			c.mu.Unlock()
@@ -77,7 +76,9 @@ func (c *Comm) nextPiece(h *half) (*message, int) {
 func (c *Comm) slotFor(ctx context.Context, h *half) *slot {
 	s, err := c.d.pool.get(ctx)
 	if err != nil {
-		c.fault(err)
+		if ctx.Err() == nil {
+			c.fault(err)
+		}
 		return nil
 	}
 	c.mu.Lock()

@@ -32,6 +32,7 @@ const (
 	hcclGetErrorString
 	hcclSend
 	hcclRecv
+	aclrtQueryEventStatus
 	lastRequired
 
 	hcclAllReduce
@@ -48,7 +49,6 @@ const (
 	aclrtCreateEventExWithFlag
 	aclrtCreateEvent
 	aclrtResetEvent
-	aclrtQueryEventStatus
 	aclrtSynchronizeEventWithTimeout
 	aclrtMemset
 	aclrtHostRegister
