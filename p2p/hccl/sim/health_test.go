@@ -28,7 +28,7 @@ func TestSanitizers(t *testing.T) {
 		"address,undefined": {
 			flag: "-fsanitize=address,undefined",
 			programs: map[string][]string{
-				"pingpong": nil, "collectives": nil, "rules": {"two streams"}, "batch": {"all pairs"},
+				"pingpong": nil, "collectives": nil, "misuse": {"two streams"}, "batch": {"all pairs"},
 			},
 		},
 		"thread": {flag: "-fsanitize=thread", programs: map[string][]string{"pingpong": nil}},

@@ -10,8 +10,6 @@ func TestPingPong(t *testing.T) {
 
 func TestRulesOfSendAndRecv(t *testing.T) {
 	t.Parallel()
-	slow := []string{"HCCL_SIM_ISSUE_MS=1000"}
-	short := []string{quick, "HCCL_EXEC_TIMEOUT=100"}
 	scenarios(t, "rules", []scenario{
 		{name: "arguments", size: 2},
 		{name: "questions", size: 2},
@@ -22,18 +20,24 @@ func TestRulesOfSendAndRecv(t *testing.T) {
 		{name: "both send first", size: 2, env: []string{quick}},
 		{name: "first count differs", size: 2},
 		{name: "first type differs", size: 2},
-		{name: "later count differs", size: 2, env: short},
+		{name: "later count differs", size: 2, env: []string{quick, "HCCL_EXEC_TIMEOUT=100"}},
+		{name: "bandwidth", size: 2, env: []string{"HCCL_SIM_BANDWIDTH=32M"}},
+	})
+}
+
+func TestMisuseIsCaught(t *testing.T) {
+	t.Parallel()
+	scenarios(t, "misuse", []scenario{
 		{name: "two threads at once", size: 2, env: []string{"HCCL_SIM_ISSUE_MS=100"}},
 		{name: "second thread", size: 2, args: []string{"0"}},
 		{name: "second thread, strict", size: 2, env: []string{"HCCL_SIM_STRICT=1"}, args: []string{"4"}},
 		{name: "two streams", size: 2},
 		{name: "destroy frees builder", size: 2},
-		{name: "destroy in use", size: 2, env: slow},
+		{name: "destroy in use", size: 2, env: []string{"HCCL_SIM_ISSUE_MS=1000"}},
 		{name: "destroy under stream", size: 2},
 		{name: "freed buffer", size: 2},
 		{name: "abort", size: 2},
-		{name: "failure mode", size: 2, env: short},
+		{name: "failure mode", size: 2, env: []string{quick, "HCCL_EXEC_TIMEOUT=100"}},
 		{name: "shared buffer", size: 2, env: []string{"HCCL_SIM_CANN=9.0"}},
-		{name: "bandwidth", size: 2, env: []string{"HCCL_SIM_BANDWIDTH=32M"}},
 	})
 }

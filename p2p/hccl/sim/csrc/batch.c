@@ -48,7 +48,8 @@ static aclError batch_body(void *arg, struct comm *c, struct stream *s)
     int64_t deadline = comm_exec_deadline(c);
     for (uint32_t i = 0; i < b->n; i++) {
         if (!mem_live(c->dev->id, b->pieces[i].buf, b->pieces[i].bytes))
-            return acl_fail(sim_env()->chip->dma_fault, "EI0012: SDMA fault: a buffer of BATCH_SEND_RECV was freed or is too small");
+            return acl_fail(sim_env()->chip->dma_fault,
+                            "EI0012: SDMA fault: a buffer of BATCH_SEND_RECV was freed or is too small");
         if (b->pieces[i].l->broken) return link_hang(c, s, b->pieces[i].l, deadline);
     }
     if (b->self_bytes > 0) memmove(mem_shadow(b->self_to), mem_shadow(b->self_from), b->self_bytes);
@@ -86,7 +87,8 @@ static HcclResult pair_self(struct batch *b, const HcclSendRecvItem *items, uint
     }
     if (send == NULL && recv == NULL) return HCCL_SUCCESS;
     if (send == NULL || recv == NULL || send->count != recv->count || send->dataType != recv->dataType)
-        return hccl_fail(HCCL_E_PARA, "EI0003: HcclBatchSendRecv: a send to oneself needs its receive of equal count and type");
+        return hccl_fail(HCCL_E_PARA,
+                         "EI0003: HcclBatchSendRecv: a send to oneself needs its receive of equal count and type");
     b->self_from = send->buf;
     b->self_to = recv->buf;
     b->self_bytes = send->count * dtype_size(send->dataType);
@@ -98,10 +100,15 @@ static HcclResult check_item(struct op_call *call, const HcclSendRecvItem *items
     const HcclSendRecvItem *i = &items[at];
     if (i->sendRecvType != HCCL_SEND && i->sendRecvType != HCCL_RECV)
         return hccl_fail(HCCL_E_PARA, "EI0003: HcclBatchSendRecv: item %u has type %d", at, i->sendRecvType);
-    if (i->remoteRank >= call->c->size) return hccl_fail(HCCL_E_PARA, "EI0003: HcclBatchSendRecv: peer rank %u of a communicator of %u", i->remoteRank, call->c->size);
+    if (i->remoteRank >= call->c->size)
+        return hccl_fail(HCCL_E_PARA, "EI0003: HcclBatchSendRecv: peer rank %u of a communicator of %u", i->remoteRank,
+                         call->c->size);
     for (uint32_t j = 0; j < at; j++)
-        if (items[j].buf != NULL && items[j].count > 0 && items[j].remoteRank == i->remoteRank && items[j].sendRecvType == i->sendRecvType)
-            return hccl_fail(HCCL_E_PARA, "EI0003: HcclBatchSendRecv: items %u and %u are both to rank %u in one direction", j, at, i->remoteRank);
+        if (items[j].buf != NULL && items[j].count > 0 && items[j].remoteRank == i->remoteRank &&
+            items[j].sendRecvType == i->sendRecvType)
+            return hccl_fail(HCCL_E_PARA,
+                             "EI0003: HcclBatchSendRecv: items %u and %u are both to rank %u in one direction", j, at,
+                             i->remoteRank);
     HcclResult rc = p2p_check("HcclBatchSendRecv", i->buf, i->count, i->dataType);
     return rc == HCCL_SUCCESS ? op_buffer(call, "buf", i->buf, i->count * dtype_size(i->dataType)) : rc;
 }
@@ -120,14 +127,20 @@ static HcclResult fill(struct op_call *call, struct batch *b, const HcclSendRecv
         if (rc != HCCL_SUCCESS) return rc;
         if (x->remoteRank == c->rank) continue;
         bool send = x->sendRecvType == HCCL_SEND;
-        struct want w = {.peer = x->remoteRank, .src = send ? c->rank : x->remoteRank, .dst = send ? x->remoteRank : c->rank};
+        struct want w = {
+            .peer = x->remoteRank, .src = send ? c->rank : x->remoteRank, .dst = send ? x->remoteRank : c->rank};
         struct piece *p = &b->pieces[b->n++];
-        *p = (struct piece){link_find(c, CMD_BATCH_SEND_RECV, w.src, w.dst), x->buf, x->count * dtype_size(x->dataType), send};
+        *p = (struct piece){link_find(c, CMD_BATCH_SEND_RECV, w.src, w.dst), x->buf, x->count * dtype_size(x->dataType),
+                            send};
         if (p->l != NULL) continue;
         missing[m] = p;
         wants[m++] = w;
     }
-    struct params p = {.command = CMD_BATCH_SEND_RECV, .buffer = c->opt.buffer, .deterministic = c->opt.deterministic, .cann = sim_env()->cann, .unchecked = 1};
+    struct params p = {.command = CMD_BATCH_SEND_RECV,
+                       .buffer = c->opt.buffer,
+                       .deterministic = c->opt.deterministic,
+                       .cann = sim_env()->cann,
+                       .unchecked = 1};
     HcclResult rc = m > 0 ? links_build(c, CMD_BATCH_SEND_RECV, &p, wants, m) : HCCL_SUCCESS;
     for (int i = 0; i < m && rc == HCCL_SUCCESS; i++) missing[i]->l = wants[i].link;
     return rc;
@@ -161,7 +174,8 @@ HcclResult HcclBatchSendRecv(HcclSendRecvItem *sendRecvInfo, uint32_t itemNum, H
 {
     HCCL_ENTER();
     if (sim_env()->noop) return HCCL_SUCCESS;
-    if (!sim_env()->chip->has_p2p) return hccl_fail(HCCL_E_NOT_SUPPORT, "EI0003: %s: not supported on %s", __func__, sim_env()->chip->name);
+    if (!sim_env()->chip->has_p2p)
+        return hccl_fail(HCCL_E_NOT_SUPPORT, "EI0003: %s: not supported on %s", __func__, sim_env()->chip->name);
     if (sendRecvInfo == NULL) return hccl_fail(HCCL_E_PTR, "EI0003: %s: NULL argument", __func__);
     if (itemNum == 0) return HCCL_SUCCESS;
     if (group_open()) return hccl_fail(HCCL_E_PARA, "EI0003: %s: not inside a group", __func__);

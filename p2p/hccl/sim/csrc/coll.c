@@ -1,5 +1,5 @@
-// The engine of the collectives. The ranks move in steps of at most the CCL buffer: each copies what it gives to its CCL
-// buffer and tells the others where; each takes what it is given; each says so. So a collective may work in place.
+// The engine of the collectives. The ranks move in steps of at most the CCL buffer: each copies what it gives to its
+// CCL buffer and tells the others where; each takes what it is given; each says so. So a collective may work in place.
 #include "coll.h"
 
 #include <stdlib.h>
@@ -46,7 +46,10 @@ static aclError tell(struct coll *x, struct stream *s, uint64_t q, uint64_t step
 {
     for (uint32_t r = 0; r < x->c->size; r++) {
         if (!active(x, r, q, step)) continue;
-        struct note n = {.step = step, .offset = mem_offset(staged(x, r, q)), .length = part(x->flows[r].out_bytes, q, step), .extra = x->command};
+        struct note n = {.step = step,
+                         .offset = mem_offset(staged(x, r, q)),
+                         .length = part(x->flows[r].out_bytes, q, step),
+                         .extra = x->command};
         aclError rc = link_send(x->c, s, x->links[r], &n, deadline);
         if (rc != ACL_SUCCESS) return rc;
     }
@@ -54,7 +57,8 @@ static aclError tell(struct coll *x, struct stream *s, uint64_t q, uint64_t step
 }
 
 // Takes one step of what rank r gives into at; the rank's own comes from its own buffer.
-static aclError take(struct coll *x, struct stream *s, uint32_t r, uint64_t q, uint64_t step, void *at, int64_t deadline)
+static aclError take(struct coll *x, struct stream *s, uint32_t r, uint64_t q, uint64_t step, void *at,
+                     int64_t deadline)
 {
     uint64_t want = part(x->flows[r].in_bytes, q, step);
     struct note n;
@@ -124,7 +128,9 @@ static aclError coll_body(void *arg, struct comm *c, struct stream *s)
     struct coll *x = arg;
     uint64_t q = quantum(x), steps = 1;
     int64_t deadline = comm_exec_deadline(c);
-    if (!buffers_live(x)) return acl_fail(sim_env()->chip->dma_fault, "EI0012: SDMA fault: %s: a buffer was freed or is too small", command_name(x->command));
+    if (!buffers_live(x))
+        return acl_fail(sim_env()->chip->dma_fault, "EI0012: SDMA fault: %s: a buffer was freed or is too small",
+                        command_name(x->command));
     for (uint32_t r = 0; r < c->size; r++) {
         if (x->links[r] != NULL && x->links[r]->broken) return link_hang(c, s, x->links[r], deadline);
         uint64_t n = steps_of(&x->flows[r], q);
@@ -134,7 +140,8 @@ static aclError coll_body(void *arg, struct comm *c, struct stream *s)
     for (uint64_t step = 0; step < steps && rc == ACL_SUCCESS; step++) {
         stage(x, q, step);
         rc = tell(x, s, q, step, deadline);
-        if (rc == ACL_SUCCESS) rc = x->reduces ? reduce_all(x, s, q, step, deadline) : take_all(x, s, q, step, deadline);
+        if (rc == ACL_SUCCESS)
+            rc = x->reduces ? reduce_all(x, s, q, step, deadline) : take_all(x, s, q, step, deadline);
         if (rc == ACL_SUCCESS) rc = close_step(x, s, q, step, deadline);
     }
     for (uint32_t r = 0; r < c->size && rc != ACL_SUCCESS; r++)
@@ -160,8 +167,17 @@ static HcclResult coll_links(struct coll *x, const struct coll_call *a)
     struct comm *c = x->c;
     struct want wants[MAX_RANKS];
     int n = 0;
-    bool v = a->command == CMD_ALLTOALLV || a->command == CMD_ALLTOALLVC || a->command == CMD_ALLGATHER_V || a->command == CMD_REDUCE_SCATTER_V;
-    struct params p = {.command = a->command, .dtype = a->type, .op = a->op, .root = a->root, .count = a->count, .buffer = c->opt.buffer, .deterministic = c->opt.deterministic, .cann = sim_env()->cann, .unchecked = v};
+    bool v = a->command == CMD_ALLTOALLV || a->command == CMD_ALLTOALLVC || a->command == CMD_ALLGATHER_V ||
+             a->command == CMD_REDUCE_SCATTER_V;
+    struct params p = {.command = a->command,
+                       .dtype = a->type,
+                       .op = a->op,
+                       .root = a->root,
+                       .count = a->count,
+                       .buffer = c->opt.buffer,
+                       .deterministic = c->opt.deterministic,
+                       .cann = sim_env()->cann,
+                       .unchecked = v};
     for (uint32_t r = 0; r < c->size; r++) {
         if (r == c->rank) continue;
         uint32_t src = r < c->rank ? r : c->rank, dst = r < c->rank ? c->rank : r;
@@ -181,7 +197,8 @@ static HcclResult check_flows(struct op_call *call, const struct coll *x)
         if (rc == HCCL_SUCCESS && f->in_bytes > 0) rc = op_buffer(call, "recvBuf", f->in, f->in_bytes);
         if (rc != HCCL_SUCCESS) return rc;
         if (x->reduces && ((uintptr_t)f->out | (uintptr_t)f->in) % dtype_size(x->type) != 0)
-            return hccl_fail(HCCL_E_PARA, "EI0003: %s: a buffer is not aligned to its element", command_name(x->command));
+            return hccl_fail(HCCL_E_PARA, "EI0003: %s: a buffer is not aligned to its element",
+                             command_name(x->command));
     }
     return HCCL_SUCCESS;
 }
@@ -197,7 +214,9 @@ HcclResult coll_issue(struct op_call *call, const struct coll_call *a)
     x->type = a->type;
     x->op = a->op;
     x->reduces = coll_reduces(a->command);
-    HcclResult rc = a->root < call->c->size ? HCCL_SUCCESS : hccl_fail(HCCL_E_PARA, "EI0003: root %u of %u ranks", a->root, call->c->size);
+    HcclResult rc = a->root < call->c->size
+                        ? HCCL_SUCCESS
+                        : hccl_fail(HCCL_E_PARA, "EI0003: root %u of %u ranks", a->root, call->c->size);
     if (rc == HCCL_SUCCESS) {
         coll_flows(x, a);
         rc = check_flows(call, x);

@@ -9,13 +9,19 @@ static HcclResult check(const char *function, const struct coll_call *a)
     const struct chip *chip = sim_env()->chip;
     uint32_t type = (unsigned)a->type < 32 ? 1U << a->type : 0;
     if (a->command == CMD_BARRIER)
-        return chip->has_p2p ? HCCL_SUCCESS : hccl_fail(HCCL_E_NOT_SUPPORT, "EI0003: %s: not supported on %s", function, chip->name);
-    if (a->count > MAX_COUNT) return hccl_fail(HCCL_E_PARA, "EI0003: %s: count %llu, at most %llu", function, (unsigned long long)a->count, MAX_COUNT);
+        return chip->has_p2p ? HCCL_SUCCESS
+                             : hccl_fail(HCCL_E_NOT_SUPPORT, "EI0003: %s: not supported on %s", function, chip->name);
+    if (a->count > MAX_COUNT)
+        return hccl_fail(HCCL_E_PARA, "EI0003: %s: count %llu, at most %llu", function, (unsigned long long)a->count,
+                         MAX_COUNT);
     if (!coll_reduces(a->command))
-        return (chip->p2p_types & type) != 0 ? HCCL_SUCCESS : hccl_fail(HCCL_E_NOT_SUPPORT, "EI0003: %s: data type %d on %s", function, a->type, chip->name);
+        return (chip->p2p_types & type) != 0
+                   ? HCCL_SUCCESS
+                   : hccl_fail(HCCL_E_NOT_SUPPORT, "EI0003: %s: data type %d on %s", function, a->type, chip->name);
     if ((unsigned)a->op > HCCL_REDUCE_MIN) return hccl_fail(HCCL_E_PARA, "EI0003: %s: reduction %d", function, a->op);
     if ((chip->reduce_types & type) == 0 || (a->op == HCCL_REDUCE_PROD && (chip->noprod_types & type) != 0))
-        return hccl_fail(HCCL_E_NOT_SUPPORT, "EI0003: %s: data type %d with reduction %d on %s", function, a->type, a->op, chip->name);
+        return hccl_fail(HCCL_E_NOT_SUPPORT, "EI0003: %s: data type %d with reduction %d on %s", function, a->type,
+                         a->op, chip->name);
     return HCCL_SUCCESS;
 }
 
@@ -45,14 +51,14 @@ static HcclResult whereabouts(HcclComm comm, uint32_t *rank, uint32_t *size)
     return HCCL_SUCCESS;
 }
 
-#define NEED(pointer)                                                                                   \
-    do {                                                                                                \
+#define NEED(pointer)                                                                                      \
+    do {                                                                                                   \
         if ((pointer) == NULL) return hccl_fail(HCCL_E_PTR, "EI0003: %s: %s is NULL", __func__, #pointer); \
     } while (0)
-#define COLLECTIVE_ENTER()                             \
-    do {                                               \
-        HCCL_ENTER();                                  \
-        if (sim_env()->noop) return HCCL_SUCCESS;      \
+#define COLLECTIVE_ENTER()                        \
+    do {                                          \
+        HCCL_ENTER();                             \
+        if (sim_env()->noop) return HCCL_SUCCESS; \
     } while (0)
 
 HcclResult HcclAllReduce(void *sendBuf, void *recvBuf, uint64_t count, HcclDataType dataType, HcclReduceOp op,
@@ -62,7 +68,8 @@ HcclResult HcclAllReduce(void *sendBuf, void *recvBuf, uint64_t count, HcclDataT
     if (count == 0) return HCCL_SUCCESS;
     NEED(sendBuf);
     NEED(recvBuf);
-    struct coll_call a = {.command = CMD_ALLREDUCE, .send = sendBuf, .recv = recvBuf, .count = count, .type = dataType, .op = op};
+    struct coll_call a = {
+        .command = CMD_ALLREDUCE, .send = sendBuf, .recv = recvBuf, .count = count, .type = dataType, .op = op};
     return collective(__func__, &a, comm, stream);
 }
 
@@ -72,7 +79,13 @@ HcclResult HcclReduce(void *sendBuf, void *recvBuf, uint64_t count, HcclDataType
     COLLECTIVE_ENTER();
     if (count == 0) return HCCL_SUCCESS;
     NEED(sendBuf);
-    struct coll_call a = {.command = CMD_REDUCE, .send = sendBuf, .recv = recvBuf, .count = count, .type = dataType, .op = op, .root = root};
+    struct coll_call a = {.command = CMD_REDUCE,
+                          .send = sendBuf,
+                          .recv = recvBuf,
+                          .count = count,
+                          .type = dataType,
+                          .op = op,
+                          .root = root};
     return collective(__func__, &a, comm, stream);
 }
 
@@ -82,7 +95,8 @@ HcclResult HcclBroadcast(void *buf, uint64_t count, HcclDataType dataType, uint3
     COLLECTIVE_ENTER();
     if (count == 0) return HCCL_SUCCESS;
     NEED(buf);
-    struct coll_call a = {.command = CMD_BROADCAST, .send = buf, .recv = buf, .count = count, .type = dataType, .root = root};
+    struct coll_call a = {
+        .command = CMD_BROADCAST, .send = buf, .recv = buf, .count = count, .type = dataType, .root = root};
     return collective(__func__, &a, comm, stream);
 }
 
@@ -93,7 +107,8 @@ HcclResult HcclAllGather(void *sendBuf, void *recvBuf, uint64_t sendCount, HcclD
     if (sendCount == 0) return HCCL_SUCCESS;
     NEED(sendBuf);
     NEED(recvBuf);
-    struct coll_call a = {.command = CMD_ALLGATHER, .send = sendBuf, .recv = recvBuf, .count = sendCount, .type = dataType};
+    struct coll_call a = {
+        .command = CMD_ALLGATHER, .send = sendBuf, .recv = recvBuf, .count = sendCount, .type = dataType};
     return collective(__func__, &a, comm, stream);
 }
 
@@ -104,7 +119,12 @@ HcclResult HcclReduceScatter(void *sendBuf, void *recvBuf, uint64_t recvCount, H
     if (recvCount == 0) return HCCL_SUCCESS;
     NEED(sendBuf);
     NEED(recvBuf);
-    struct coll_call a = {.command = CMD_REDUCE_SCATTER, .send = sendBuf, .recv = recvBuf, .count = recvCount, .type = dataType, .op = op};
+    struct coll_call a = {.command = CMD_REDUCE_SCATTER,
+                          .send = sendBuf,
+                          .recv = recvBuf,
+                          .count = recvCount,
+                          .type = dataType,
+                          .op = op};
     return collective(__func__, &a, comm, stream);
 }
 
@@ -114,7 +134,8 @@ HcclResult HcclScatter(void *sendBuf, void *recvBuf, uint64_t recvCount, HcclDat
     COLLECTIVE_ENTER();
     if (recvCount == 0) return HCCL_SUCCESS;
     NEED(recvBuf);
-    struct coll_call a = {.command = CMD_SCATTER, .send = sendBuf, .recv = recvBuf, .count = recvCount, .type = dataType, .root = root};
+    struct coll_call a = {
+        .command = CMD_SCATTER, .send = sendBuf, .recv = recvBuf, .count = recvCount, .type = dataType, .root = root};
     return collective(__func__, &a, comm, stream);
 }
 
@@ -135,12 +156,14 @@ HcclResult HcclAllGatherV(void *sendBuf, uint64_t sendCount, void *recvBuf, cons
     uint32_t rank, size;
     HcclResult rc = whereabouts(comm, &rank, &size);
     if (rc != HCCL_SUCCESS) return rc;
-    struct coll_call a = {.command = CMD_ALLGATHER_V, .send = sendBuf, .recv = recvBuf, .count = sendCount, .type = dataType};
+    struct coll_call a = {
+        .command = CMD_ALLGATHER_V, .send = sendBuf, .recv = recvBuf, .count = sendCount, .type = dataType};
     for (uint32_t r = 0; r < size; r++) a.out_counts[r] = sendCount;
     memcpy(a.in_counts, recvCounts, size * sizeof(uint64_t));
     memcpy(a.in_displs, recvDispls, size * sizeof(uint64_t));
     if (a.in_counts[rank] != sendCount)
-        return hccl_fail(HCCL_E_PARA, "EI0003: %s: sendCount %llu, recvCounts of this rank %llu", __func__, (unsigned long long)sendCount, (unsigned long long)a.in_counts[rank]);
+        return hccl_fail(HCCL_E_PARA, "EI0003: %s: sendCount %llu, recvCounts of this rank %llu", __func__,
+                         (unsigned long long)sendCount, (unsigned long long)a.in_counts[rank]);
     return collective(__func__, &a, comm, stream);
 }
 
@@ -155,12 +178,18 @@ HcclResult HcclReduceScatterV(void *sendBuf, const void *sendCounts, const void 
     uint32_t rank, size;
     HcclResult rc = whereabouts(comm, &rank, &size);
     if (rc != HCCL_SUCCESS) return rc;
-    struct coll_call a = {.command = CMD_REDUCE_SCATTER_V, .send = sendBuf, .recv = recvBuf, .count = recvCount, .type = dataType, .op = op};
+    struct coll_call a = {.command = CMD_REDUCE_SCATTER_V,
+                          .send = sendBuf,
+                          .recv = recvBuf,
+                          .count = recvCount,
+                          .type = dataType,
+                          .op = op};
     for (uint32_t r = 0; r < size; r++) a.in_counts[r] = recvCount;
     memcpy(a.out_counts, sendCounts, size * sizeof(uint64_t));
     memcpy(a.out_displs, sendDispls, size * sizeof(uint64_t));
     if (a.out_counts[rank] != recvCount)
-        return hccl_fail(HCCL_E_PARA, "EI0003: %s: recvCount %llu, sendCounts of this rank %llu", __func__, (unsigned long long)recvCount, (unsigned long long)a.out_counts[rank]);
+        return hccl_fail(HCCL_E_PARA, "EI0003: %s: recvCount %llu, sendCounts of this rank %llu", __func__,
+                         (unsigned long long)recvCount, (unsigned long long)a.out_counts[rank]);
     return collective(__func__, &a, comm, stream);
 }
 
@@ -176,7 +205,11 @@ HcclResult HcclAlltoAll(const void *sendBuf, uint64_t sendCount, HcclDataType se
     uint32_t rank, size;
     HcclResult rc = whereabouts(comm, &rank, &size);
     if (rc != HCCL_SUCCESS) return rc;
-    struct coll_call a = {.command = CMD_ALLTOALL, .send = (void *)sendBuf, .recv = (void *)recvBuf, .count = sendCount, .type = sendType};
+    struct coll_call a = {.command = CMD_ALLTOALL,
+                          .send = (void *)sendBuf,
+                          .recv = (void *)recvBuf,
+                          .count = sendCount,
+                          .type = sendType};
     for (uint32_t r = 0; r < size; r++) {
         a.out_counts[r] = a.in_counts[r] = sendCount;
         a.out_displs[r] = a.in_displs[r] = r * sendCount;
@@ -193,7 +226,8 @@ HcclResult HcclAlltoAllV(const void *sendBuf, const void *sendCounts, const void
     NEED(sdispls);
     NEED(recvCounts);
     NEED(rdispls);
-    if (sendType != recvType) return hccl_fail(HCCL_E_PARA, "EI0003: %s: send type %d, receive type %d", __func__, sendType, recvType);
+    if (sendType != recvType)
+        return hccl_fail(HCCL_E_PARA, "EI0003: %s: send type %d, receive type %d", __func__, sendType, recvType);
     uint32_t rank, size;
     HcclResult rc = whereabouts(comm, &rank, &size);
     if (rc != HCCL_SUCCESS) return rc;
@@ -206,17 +240,19 @@ HcclResult HcclAlltoAllV(const void *sendBuf, const void *sendCounts, const void
 }
 
 // The matrix says what each rank (row) sends to each (column); pieces lie one after the other.
-HcclResult HcclAlltoAllVC(const void *sendBuf, const void *sendCountMatrix, HcclDataType sendType,
-                          const void *recvBuf, HcclDataType recvType, HcclComm comm, aclrtStream stream)
+HcclResult HcclAlltoAllVC(const void *sendBuf, const void *sendCountMatrix, HcclDataType sendType, const void *recvBuf,
+                          HcclDataType recvType, HcclComm comm, aclrtStream stream)
 {
     COLLECTIVE_ENTER();
     NEED(sendCountMatrix);
-    if (sendType != recvType) return hccl_fail(HCCL_E_PARA, "EI0003: %s: send type %d, receive type %d", __func__, sendType, recvType);
+    if (sendType != recvType)
+        return hccl_fail(HCCL_E_PARA, "EI0003: %s: send type %d, receive type %d", __func__, sendType, recvType);
     uint32_t rank, size;
     HcclResult rc = whereabouts(comm, &rank, &size);
     if (rc != HCCL_SUCCESS) return rc;
     const uint64_t *m = sendCountMatrix;
-    struct coll_call a = {.command = CMD_ALLTOALLVC, .send = (void *)sendBuf, .recv = (void *)recvBuf, .type = sendType};
+    struct coll_call a = {
+        .command = CMD_ALLTOALLVC, .send = (void *)sendBuf, .recv = (void *)recvBuf, .type = sendType};
     for (uint32_t r = 0; r < size; r++) {
         a.out_counts[r] = m[rank * size + r];
         a.in_counts[r] = m[r * size + rank];

@@ -17,10 +17,13 @@ HcclResult creation_begin(struct device **d)
     if (e->bad[0] != 0) return hccl_fail(HCCL_E_PARA, "EI0001: %s", e->bad);
     *d = device_at(c->device);
     if (npu_own(*d) != ACL_SUCCESS)
-        return hccl_fail(HCCL_E_UNAVAIL, "EI0020: port[16666] fail: another process uses NPU %d of server %s", (*d)->phys, sim_env()->host);
+        return hccl_fail(HCCL_E_UNAVAIL, "EI0020: port[16666] fail: another process uses NPU %d of server %s",
+                         (*d)->phys, sim_env()->host);
     if (atomic_fetch_add(&(*d)->creating, 1) != 0) {
         atomic_fetch_sub(&(*d)->creating, 1);
-        return hccl_fail(HCCL_E_INTERNAL, "hccl_sim: two communicators are being created at once on device %d; create them serially", (*d)->id);
+        return hccl_fail(HCCL_E_INTERNAL,
+                         "hccl_sim: two communicators are being created at once on device %d; create them serially",
+                         (*d)->id);
     }
     pause_ns(sim_env()->create_ns);
     return HCCL_SUCCESS;
@@ -69,7 +72,8 @@ struct comm *comm_new(const char *id, const struct comm_options *opt, uint32_t r
     comm_door(id, rank, door, sizeof(door));
     c->listener = abstract_socket(door, true);
     if (c->dead < 0 || c->listener < 0) {
-        *why = hccl_fail(HCCL_E_SYSCALL, "communicator %s: rank %u cannot open its socket (is the rank taken?)", c->opt.name, rank);
+        *why = hccl_fail(HCCL_E_SYSCALL, "communicator %s: rank %u cannot open its socket (is the rank taken?)",
+                         c->opt.name, rank);
         comm_unref(c);
         return NULL;
     }
@@ -102,7 +106,8 @@ HcclResult comm_name_free(const char *name, const struct device *d)
     pthread_mutex_lock(&sim_lock);
     bool taken = name_taken(name, d);
     pthread_mutex_unlock(&sim_lock);
-    return taken ? hccl_fail(HCCL_E_PARA, "EI0003: communicator name %s is in use on device %d", name, d->id) : HCCL_SUCCESS;
+    return taken ? hccl_fail(HCCL_E_PARA, "EI0003: communicator name %s is in use on device %d", name, d->id)
+                 : HCCL_SUCCESS;
 }
 
 struct comm *comm_named(const char *name)
@@ -124,11 +129,13 @@ HcclResult comm_publish(struct comm *c, HcclComm *out)
     }
     pthread_mutex_unlock(&sim_lock);
     if (taken) {
-        HcclResult rc = hccl_fail(HCCL_E_PARA, "EI0003: communicator name %s is in use on device %d", c->opt.name, c->dev->id);
+        HcclResult rc =
+            hccl_fail(HCCL_E_PARA, "EI0003: communicator name %s is in use on device %d", c->opt.name, c->dev->id);
         comm_unref(c);
         return rc;
     }
-    sim_log(LOG_EVENT, "communicator %s made: rank %u of %u on device %d, buffer %llu MB", c->opt.name, c->rank, c->size, c->dev->id, (unsigned long long)(c->opt.buffer >> 20));
+    sim_log(LOG_EVENT, "communicator %s made: rank %u of %u on device %d, buffer %llu MB", c->opt.name, c->rank,
+            c->size, c->dev->id, (unsigned long long)(c->opt.buffer >> 20));
     *out = c;
     return HCCL_SUCCESS;
 }
@@ -146,7 +153,8 @@ HcclResult comm_find(HcclComm handle, struct comm **out)
     }
     pthread_mutex_unlock(&sim_lock);
     *out = c;
-    return c != NULL ? HCCL_SUCCESS : hccl_fail(HCCL_E_PARA, "EI0003: %p is not a communicator, or it was destroyed", handle);
+    return c != NULL ? HCCL_SUCCESS
+                     : hccl_fail(HCCL_E_PARA, "EI0003: %p is not a communicator, or it was destroyed", handle);
 }
 
 HcclResult comm_enter(HcclComm handle, struct comm **out)

@@ -49,9 +49,10 @@ aclError context_need(struct context **c)
     bool alive = current != NULL && current->alive;
     pthread_mutex_unlock(&sim_lock);
     if (!alive)
-        return acl_fail(ACL_ERROR_RT_CONTEXT_NULL,
-                        "EE1001: thread %llu has no current context; call aclrtSetDevice or aclrtSetCurrentContext on it",
-                        (unsigned long long)thread_id());
+        return acl_fail(
+            ACL_ERROR_RT_CONTEXT_NULL,
+            "EE1001: thread %llu has no current context; call aclrtSetDevice or aclrtSetCurrentContext on it",
+            (unsigned long long)thread_id());
     *c = current;
     return ACL_SUCCESS;
 }
@@ -125,7 +126,8 @@ aclError aclrtGetRunMode(aclrtRunMode *runMode)
 aclError aclrtSetDeviceSatMode(aclrtFloatOverflowMode mode)
 {
     ACL_ENTER();
-    if (mode > ACL_RT_OVERFLOW_MODE_UNDEF) return acl_fail(ACL_ERROR_INVALID_PARAM, "aclrtSetDeviceSatMode: mode %d", mode);
+    if (mode > ACL_RT_OVERFLOW_MODE_UNDEF)
+        return acl_fail(ACL_ERROR_INVALID_PARAM, "aclrtSetDeviceSatMode: mode %d", mode);
     struct context *c;
     return context_need(&c);
 }

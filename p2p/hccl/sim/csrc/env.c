@@ -20,7 +20,8 @@
 //   HCCL_SIM_NOOP        1: operators, copies and events do nothing, to measure a binding
 //   HCCL_SIM_QUIET       1: no banner
 //
-// ASCEND_RT_VISIBLE_DEVICES and ASCEND_GLOBAL_LOG_LEVEL (0 debug .. 3 error, 4 none) work as in CANN; logs go to stderr.
+// ASCEND_RT_VISIBLE_DEVICES and ASCEND_GLOBAL_LOG_LEVEL (0 debug .. 3 error, 4 none) work as in CANN; logs go to
+// stderr.
 #include "sim.h"
 
 #include <errno.h>
@@ -33,7 +34,7 @@
 #include <unistd.h>
 
 #define T(t) (1U << HCCL_DATA_TYPE_##t)
-#define TYPES_P2P                                                                                                   \
+#define TYPES_P2P                                                                                                  \
     (T(INT8) | T(INT16) | T(INT32) | T(INT64) | T(UINT8) | T(UINT16) | T(UINT32) | T(UINT64) | T(FP16) | T(FP32) | \
      T(FP64))
 #define TYPES_A3 (T(INT8) | T(INT16) | T(INT32) | T(FP16) | T(FP32) | T(BFP16)) // in its default mode, AI_CPU
@@ -44,8 +45,8 @@ static const struct chip chips[] = {
      false, true, 2048, 65535, ACL_ERROR_RT_TASK_TIMEOUT, ACL_ERROR_RT_SYS_DMA},
     {"910B", "Ascend910B3", 8, TYPES_P2P | T(BFP16), TYPES_A2, T(INT16) | T(BFP16), true, true, true, false, false,
      1984, 65536, ACL_ERROR_RT_FFTS_PLUS_TIMEOUT, ACL_ERROR_RT_FFTS_PLUS_EXCEPTION},
-    {"A3", "Ascend910_9382", 16, TYPES_P2P | T(BFP16), TYPES_A3, TYPES_A3, true, true, true, true, false,
-     1984, 65536, ACL_ERROR_RT_FFTS_PLUS_TIMEOUT, ACL_ERROR_RT_FFTS_PLUS_EXCEPTION},
+    {"A3", "Ascend910_9382", 16, TYPES_P2P | T(BFP16), TYPES_A3, TYPES_A3, true, true, true, true, false, 1984, 65536,
+     ACL_ERROR_RT_FFTS_PLUS_TIMEOUT, ACL_ERROR_RT_FFTS_PLUS_EXCEPTION},
     {"310P", "Ascend310P3", 4, TYPES_P2P, T(INT8) | T(INT16) | T(INT32) | T(FP16) | T(FP32), 0, false, false, false,
      false, true, 1024, 65536, ACL_ERROR_RT_TASK_TIMEOUT, ACL_ERROR_RT_SYS_DMA},
 };
@@ -101,9 +102,18 @@ static double bytes(const char *name, double otherwise)
     char *end;
     double n = strtod(v, &end);
     switch (*end) {
-    case 'K': n *= 1024; end++; break;
-    case 'M': n *= 1024 * 1024; end++; break;
-    case 'G': n *= 1024.0 * 1024 * 1024; end++; break;
+    case 'K':
+        n *= 1024;
+        end++;
+        break;
+    case 'M':
+        n *= 1024 * 1024;
+        end++;
+        break;
+    case 'G':
+        n *= 1024.0 * 1024 * 1024;
+        end++;
+        break;
     default: break;
     }
     if (*end != 0 || n <= 0) {
@@ -226,25 +236,16 @@ const struct sim_env *sim_env(void)
     return &env;
 }
 
-int cann_capability(void)
-{
-    return sim_env()->cann == 81 ? 5 : sim_env()->cann == 85 ? 11 : 12;
-}
+int cann_capability(void) { return sim_env()->cann == 81 ? 5 : sim_env()->cann == 85 ? 11 : 12; }
 
 size_t cann_config_size(void)
 {
     return sim_env()->cann == 81 ? 300 : sim_env()->cann == 85 ? 2104 : sizeof(HcclCommConfig);
 }
 
-uint32_t cann_config_version(void)
-{
-    return sim_env()->cann == 81 ? 5 : sim_env()->cann == 85 ? 8 : 10;
-}
+uint32_t cann_config_version(void) { return sim_env()->cann == 81 ? 5 : sim_env()->cann == 85 ? 8 : 10; }
 
-int64_t sim_seconds(double s)
-{
-    return (int64_t)(s * (double)sim_env()->second_ns);
-}
+int64_t sim_seconds(double s) { return (int64_t)(s * (double)sim_env()->second_ns); }
 
 bool fault_hit(const char *function, int *code)
 {

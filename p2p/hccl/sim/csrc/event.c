@@ -76,7 +76,9 @@ static aclError event_make(aclrtEvent *event, bool timed)
     bool full = (uint32_t)d->events >= sim_env()->chip->max_events;
     if (!full) d->events++;
     pthread_mutex_unlock(&sim_lock);
-    if (full) return acl_fail(ACL_ERROR_RT_NO_EVENT_RESOURCE, "EE1005: device %d has all its %u events in use", d->id, sim_env()->chip->max_events);
+    if (full)
+        return acl_fail(ACL_ERROR_RT_NO_EVENT_RESOURCE, "EE1005: device %d has all its %u events in use", d->id,
+                        sim_env()->chip->max_events);
     struct event *e = calloc(1, sizeof(*e));
     if (e == NULL) return acl_fail(ACL_ERROR_BAD_ALLOC, "out of host memory");
     *e = (struct event){.magic = EVENT_MAGIC, .device = d->id, .refs = 1, .timed = timed};
@@ -105,7 +107,8 @@ aclError aclrtCreateEventExWithFlag(aclrtEvent *event, uint32_t flag)
 static aclError event_need(aclrtEvent handle, struct event **e)
 {
     *e = handle;
-    if (handle == NULL || (*e)->magic != EVENT_MAGIC) return acl_fail(ACL_ERROR_INVALID_PARAM, "%p is not an event", handle);
+    if (handle == NULL || (*e)->magic != EVENT_MAGIC)
+        return acl_fail(ACL_ERROR_INVALID_PARAM, "%p is not an event", handle);
     struct context *c;
     return context_need(&c);
 }
@@ -350,7 +353,9 @@ aclError aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endE
     bool ok = a->timed && b->timed && a->done > 0 && b->done > 0;
     int64_t ns = b->at - a->at;
     event_unlock();
-    if (!ok) return acl_fail(ACL_ERROR_RT_PARAM_INVALID, "EE1003: both events must be recorded and made with ACL_EVENT_TIME_LINE");
+    if (!ok)
+        return acl_fail(ACL_ERROR_RT_PARAM_INVALID,
+                        "EE1003: both events must be recorded and made with ACL_EVENT_TIME_LINE");
     *ms = (float)((double)ns / 1e6);
     return ACL_SUCCESS;
 }

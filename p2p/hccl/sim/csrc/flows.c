@@ -3,14 +3,16 @@
 
 bool coll_reduces(uint32_t command)
 {
-    return command == CMD_ALLREDUCE || command == CMD_REDUCE || command == CMD_REDUCE_SCATTER || command == CMD_REDUCE_SCATTER_V;
+    return command == CMD_ALLREDUCE || command == CMD_REDUCE || command == CMD_REDUCE_SCATTER ||
+           command == CMD_REDUCE_SCATTER_V;
 }
 
 static void all_reduce(struct coll *x, const struct coll_call *a, uint64_t bytes)
 {
     x->same = true;
     for (uint32_t r = 0; r < x->c->size; r++) {
-        bool to = a->command == CMD_ALLREDUCE || r == a->root, from = a->command == CMD_ALLREDUCE || x->c->rank == a->root;
+        bool to = a->command == CMD_ALLREDUCE || r == a->root,
+             from = a->command == CMD_ALLREDUCE || x->c->rank == a->root;
         x->flows[r] = (struct flow){a->send, to ? bytes : 0, a->recv, from ? bytes : 0};
     }
 }
@@ -29,18 +31,21 @@ static void scatter(struct coll *x, const struct coll_call *a, uint64_t bytes)
 {
     bool root = x->c->rank == a->root;
     for (uint32_t r = 0; r < x->c->size; r++)
-        x->flows[r] = (struct flow){root ? (char *)a->send + r * bytes : NULL, root ? bytes : 0, a->recv, r == a->root ? bytes : 0};
+        x->flows[r] = (struct flow){root ? (char *)a->send + r * bytes : NULL, root ? bytes : 0, a->recv,
+                                    r == a->root ? bytes : 0};
 }
 
 static void gather_all(struct coll *x, const struct coll_call *a, uint64_t bytes)
 {
     x->same = true;
-    for (uint32_t r = 0; r < x->c->size; r++) x->flows[r] = (struct flow){a->send, bytes, (char *)a->recv + r * bytes, bytes};
+    for (uint32_t r = 0; r < x->c->size; r++)
+        x->flows[r] = (struct flow){a->send, bytes, (char *)a->recv + r * bytes, bytes};
 }
 
 static void reduce_scatter(struct coll *x, const struct coll_call *a, uint64_t bytes)
 {
-    for (uint32_t r = 0; r < x->c->size; r++) x->flows[r] = (struct flow){(char *)a->send + r * bytes, bytes, a->recv, bytes};
+    for (uint32_t r = 0; r < x->c->size; r++)
+        x->flows[r] = (struct flow){(char *)a->send + r * bytes, bytes, a->recv, bytes};
 }
 
 // The V forms, in elements per rank; AllGatherV gives all ranks one piece, ReduceScatterV takes one from all.
@@ -48,7 +53,8 @@ static void by_counts(struct coll *x, const struct coll_call *a, size_t size)
 {
     x->same = a->command == CMD_ALLGATHER_V;
     for (uint32_t r = 0; r < x->c->size; r++)
-        x->flows[r] = (struct flow){(char *)a->send + a->out_displs[r] * size, a->out_counts[r] * size, (char *)a->recv + a->in_displs[r] * size, a->in_counts[r] * size};
+        x->flows[r] = (struct flow){(char *)a->send + a->out_displs[r] * size, a->out_counts[r] * size,
+                                    (char *)a->recv + a->in_displs[r] * size, a->in_counts[r] * size};
 }
 
 void coll_flows(struct coll *x, const struct coll_call *a)

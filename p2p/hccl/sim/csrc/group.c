@@ -32,7 +32,8 @@ static HcclResult add(enum class class, struct entry **out)
     struct context *ctx;
     if (context_need(&ctx) != ACL_SUCCESS) return HCCL_E_RUNTIME;
     if (first != NULL && first->class != class)
-        return hccl_fail(HCCL_E_PARA, "EI0003: a group holds one class of call: management, collectives or point to point");
+        return hccl_fail(HCCL_E_PARA,
+                         "EI0003: a group holds one class of call: management, collectives or point to point");
     struct entry *e = calloc(1, sizeof(*e));
     if (e == NULL) return hccl_fail(HCCL_E_MEMORY, "out of host memory");
     e->ctx = ctx;

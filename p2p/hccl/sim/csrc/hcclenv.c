@@ -95,7 +95,8 @@ static void read_env(void)
     ranged("HCCL_RDMA_SL", 0, 7, &scratch);
     ranged("HCCL_RDMA_QPS_PER_CONNECTION", 1, 32, &scratch);
     ranged("HCCL_MULTI_QP_THRESHOLD", 1, 8192, &scratch);
-    if (integer("HCCL_RDMA_TC", 0, 255, &n) && n % 4 != 0) bad("HCCL_RDMA_TC", getenv("HCCL_RDMA_TC"), "a multiple of 4");
+    if (integer("HCCL_RDMA_TC", 0, 255, &n) && n % 4 != 0)
+        bad("HCCL_RDMA_TC", getenv("HCCL_RDMA_TC"), "a multiple of 4");
     if (integer("HCCL_IF_BASE_PORT", 1024, 65520, &n)) {
         env.base_port = (int)n;
         env.base_port_set = true;

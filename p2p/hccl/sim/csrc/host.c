@@ -102,7 +102,8 @@ aclError aclrtPointerGetAttributes(const void *ptr, aclrtPtrAttributes *attribut
 {
     ACL_ENTER();
     struct context *c;
-    if (ptr == NULL || attributes == NULL) return acl_fail(ACL_ERROR_INVALID_PARAM, "aclrtPointerGetAttributes: NULL argument");
+    if (ptr == NULL || attributes == NULL)
+        return acl_fail(ACL_ERROR_INVALID_PARAM, "aclrtPointerGetAttributes: NULL argument");
     aclError rc = context_need(&c);
     if (rc != ACL_SUCCESS) return rc;
     int device = mem_device(ptr);
@@ -130,11 +131,14 @@ static bool kind_fits(aclrtMemcpyKind kind, bool dst_device, bool src_device)
 
 static aclError copy_check(void *dst, size_t room, const void *src, size_t n, aclrtMemcpyKind kind)
 {
-    if (dst == NULL || src == NULL || n == 0) return acl_fail(ACL_ERROR_INVALID_PARAM, "aclrtMemcpy: NULL pointer or count 0");
-    if (n > room) return acl_fail(ACL_ERROR_RT_PARAM_INVALID, "EE1003: aclrtMemcpy: count %zu is more than destMax %zu", n, room);
+    if (dst == NULL || src == NULL || n == 0)
+        return acl_fail(ACL_ERROR_INVALID_PARAM, "aclrtMemcpy: NULL pointer or count 0");
+    if (n > room)
+        return acl_fail(ACL_ERROR_RT_PARAM_INVALID, "EE1003: aclrtMemcpy: count %zu is more than destMax %zu", n, room);
     if (!kind_fits(kind, mem_device(dst) >= 0, mem_device(src) >= 0))
-        return acl_fail(ACL_ERROR_RT_PARAM_INVALID, "EE1003: aclrtMemcpy: kind %d, but %p is %s and %p is %s memory", kind, src,
-                        mem_device(src) >= 0 ? "device" : "host", dst, mem_device(dst) >= 0 ? "device" : "host");
+        return acl_fail(ACL_ERROR_RT_PARAM_INVALID, "EE1003: aclrtMemcpy: kind %d, but %p is %s and %p is %s memory",
+                        kind, src, mem_device(src) >= 0 ? "device" : "host", dst,
+                        mem_device(dst) >= 0 ? "device" : "host");
     return ACL_SUCCESS;
 }
 
@@ -143,7 +147,8 @@ static aclError copy_now(void *dst, const void *src, size_t n)
 {
     int to = mem_device(dst), from = mem_device(src);
     if ((to >= 0 && !mem_live(to, dst, n)) || (from >= 0 && !mem_live(from, src, n)))
-        return acl_fail(sim_env()->chip->dma_fault, "EE9999: copy of %zu bytes from %p to %p leaves the allocation", n, src, dst);
+        return acl_fail(sim_env()->chip->dma_fault, "EE9999: copy of %zu bytes from %p to %p leaves the allocation", n,
+                        src, dst);
     memmove(to >= 0 ? mem_shadow(dst) : dst, from >= 0 ? mem_shadow(src) : src, n);
     return ACL_SUCCESS;
 }
@@ -151,7 +156,8 @@ static aclError copy_now(void *dst, const void *src, size_t n)
 static aclError set_now(void *dst, int value, size_t n)
 {
     int d = mem_device(dst);
-    if (!mem_live(d, dst, n)) return acl_fail(sim_env()->chip->dma_fault, "EE9999: memset of %zu bytes at %p leaves the allocation", n, dst);
+    if (!mem_live(d, dst, n))
+        return acl_fail(sim_env()->chip->dma_fault, "EE9999: memset of %zu bytes at %p leaves the allocation", n, dst);
     memset(mem_shadow(dst), value, n);
     return ACL_SUCCESS;
 }
@@ -208,7 +214,8 @@ aclError aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t cou
 
 static aclError set_check(void *p, size_t room, size_t n)
 {
-    if (p == NULL || n > room) return acl_fail(ACL_ERROR_RT_PARAM_INVALID, "EE1003: aclrtMemset: count %zu, maxCount %zu", n, room);
+    if (p == NULL || n > room)
+        return acl_fail(ACL_ERROR_RT_PARAM_INVALID, "EE1003: aclrtMemset: count %zu, maxCount %zu", n, room);
     if (mem_device(p) < 0) return acl_fail(ACL_ERROR_RT_PARAM_INVALID, "EE1003: aclrtMemset: %p is host memory", p);
     return ACL_SUCCESS;
 }

@@ -25,7 +25,8 @@ static bool send_greeting(int fd, const struct greeting *g, int mem)
         char bytes[CMSG_SPACE(sizeof(int))];
     } control;
     memset(&control, 0, sizeof(control));
-    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
+    struct msghdr m = {
+        .msg_iov = &v, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
     struct cmsghdr *h = CMSG_FIRSTHDR(&m);
     h->cmsg_level = SOL_SOCKET;
     h->cmsg_type = SCM_RIGHTS;
@@ -42,7 +43,8 @@ static int recv_greeting(int fd, struct greeting *g, int *mem)
         struct cmsghdr align;
         char bytes[CMSG_SPACE(sizeof(int))];
     } control;
-    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
+    struct msghdr m = {
+        .msg_iov = &v, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
     ssize_t n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
     struct cmsghdr *h = n > 0 ? CMSG_FIRSTHDR(&m) : NULL;
@@ -57,7 +59,8 @@ static void link_free(struct link *l)
 {
     if (l->fd >= 0) close(l->fd);
     if (l->peer_mem >= 0) close(l->peer_mem);
-    if (l->qp != NULL && arena_free(l->qp) != ACL_SUCCESS) sim_log(LOG_WARN, "the device was reset before a link of it");
+    if (l->qp != NULL && arena_free(l->qp) != ACL_SUCCESS)
+        sim_log(LOG_WARN, "the device was reset before a link of it");
     free(l);
 }
 
@@ -212,7 +215,8 @@ static bool await_news(struct build *b, int64_t left)
     for (int i = 0; i < b->n; i++) {
         struct want *w = &b->wants[i];
         if (w->link == NULL) retry = retry || w->src == b->c->rank;
-        else if (!w->link->ready && n < 2 + 4 * MAX_RANKS) f[n++] = (struct pollfd){.fd = w->link->fd, .events = POLLIN};
+        else if (!w->link->ready && n < 2 + 4 * MAX_RANKS)
+            f[n++] = (struct pollfd){.fd = w->link->fd, .events = POLLIN};
     }
     for (struct link *l = b->c->strangers; l != NULL && n < 2 + 4 * MAX_RANKS; l = l->next)
         if (l->peer_mem < 0) f[n++] = (struct pollfd){.fd = l->fd, .events = POLLIN};
@@ -227,13 +231,14 @@ static HcclResult compare(const struct build *b, const struct want *w)
     const struct params *a = b->p, *o = &w->link->theirs;
     const char *what = NULL;
     unsigned long long mine = 0, theirs = 0;
-#define DIFFERS(field)              \
+#define DIFFERS(field)                          \
     if (what == NULL && a->field != o->field) { \
-        what = #field;              \
+        what = #field;                          \
         mine = (unsigned long long)a->field;    \
         theirs = (unsigned long long)o->field;  \
     }
-    if (a->cann != o->cann) return hccl_fail(HCCL_E_INTERNAL, "EI0008: CANN %d here, %d on rank %u", a->cann, o->cann, w->peer);
+    if (a->cann != o->cann)
+        return hccl_fail(HCCL_E_INTERNAL, "EI0008: CANN %d here, %d on rank %u", a->cann, o->cann, w->peer);
     DIFFERS(command)
     DIFFERS(dtype)
     DIFFERS(op)
@@ -243,7 +248,8 @@ static HcclResult compare(const struct build *b, const struct want *w)
     if (!a->unchecked) DIFFERS(count)
 #undef DIFFERS
     if (what == NULL) return HCCL_SUCCESS;
-    return hccl_fail(HCCL_E_INTERNAL, "EI0005: %s: %s is %llu here and %llu on rank %u", command_name(b->kind), what, mine, theirs, w->peer);
+    return hccl_fail(HCCL_E_INTERNAL, "EI0005: %s: %s is %llu here and %llu on rank %u", command_name(b->kind), what,
+                     mine, theirs, w->peer);
 }
 
 // With RDMA every link takes a queue pair of the device's memory.
@@ -251,7 +257,9 @@ static HcclResult pay(struct build *b)
 {
     for (int i = 0; i < b->n && sim_env()->rdma; i++)
         if (arena_alloc(b->c->dev, (size_t)3 << 20, 0, &b->wants[i].link->qp) != ACL_SUCCESS)
-            return hccl_fail(sim_env()->cann == 81 ? HCCL_E_MEMORY : HCCL_E_OOM, "EI0011: communicator %s: no device memory for a queue pair to rank %u", b->c->opt.name, b->wants[i].peer);
+            return hccl_fail(sim_env()->cann == 81 ? HCCL_E_MEMORY : HCCL_E_OOM,
+                             "EI0011: communicator %s: no device memory for a queue pair to rank %u", b->c->opt.name,
+                             b->wants[i].peer);
     return HCCL_SUCCESS;
 }
 
@@ -269,10 +277,14 @@ static HcclResult build(struct build *b)
     bool alive = comm_building(b->c, true);
     while (alive && advance(b) > 0 && now_ns() < deadline) alive = await_news(b, deadline - now_ns());
     alive = comm_building(b->c, false) && alive;
-    if (!alive) return hccl_fail(HCCL_E_INTERNAL, "communicator %s: Terminating operation due to external request", b->c->opt.name);
+    if (!alive)
+        return hccl_fail(HCCL_E_INTERNAL, "communicator %s: Terminating operation due to external request",
+                         b->c->opt.name);
     for (int i = 0; i < b->n; i++)
         if (b->wants[i].link == NULL || !b->wants[i].link->ready)
-            return hccl_fail(HCCL_E_TIMEOUT, "EI0006: Getting socket times out: %s: rank %u did not come to rank %u within %d s", command_name(b->kind), b->wants[i].peer, b->c->rank, e->connect_timeout);
+            return hccl_fail(HCCL_E_TIMEOUT,
+                             "EI0006: Getting socket times out: %s: rank %u did not come to rank %u within %d s",
+                             command_name(b->kind), b->wants[i].peer, b->c->rank, e->connect_timeout);
     for (int i = 0; i < b->n; i++) {
         HcclResult rc = compare(b, &b->wants[i]);
         if (rc != HCCL_SUCCESS) return rc;

@@ -47,10 +47,7 @@ void errmsg_take(char *into, size_t n)
     pending[0] = 0;
 }
 
-void errmsg_put(const char *message)
-{
-    snprintf(pending, sizeof(pending), "%s", message);
-}
+void errmsg_put(const char *message) { snprintf(pending, sizeof(pending), "%s", message); }
 
 const char *aclGetRecentErrMsg(void)
 {
@@ -63,11 +60,30 @@ const char *aclGetRecentErrMsg(void)
 const char *HcclGetErrorString(HcclResult code)
 {
     static const char *const texts[] = {
-        "no error", "parameter error", "empty pointer", "memory error", "internal error", "not support feature",
-        "not found specific resource", "resource unavailable", "call system interface error", "timeout",
-        "open file fail", "tcp connect fail", "roce connect fail", "tcp transfer fail", "roce transfer fail",
-        "call runtime api fail", "call driver api fail", "call profiling api fail", "call cce api fail",
-        "call network api fail", "try again", "error cqe", "error communicator suspending", "retry constraint",
+        "no error",
+        "parameter error",
+        "empty pointer",
+        "memory error",
+        "internal error",
+        "not support feature",
+        "not found specific resource",
+        "resource unavailable",
+        "call system interface error",
+        "timeout",
+        "open file fail",
+        "tcp connect fail",
+        "roce connect fail",
+        "tcp transfer fail",
+        "roce transfer fail",
+        "call runtime api fail",
+        "call driver api fail",
+        "call profiling api fail",
+        "call cce api fail",
+        "call network api fail",
+        "try again",
+        "error cqe",
+        "error communicator suspending",
+        "retry constraint",
         "out of memory",
     };
     return (unsigned)code < sizeof(texts) / sizeof(texts[0]) ? texts[code] : "unknown error";

@@ -53,7 +53,8 @@ static HcclResult init_root_info(struct make_call *m, const HcclRootInfo *info, 
 {
     if (info == NULL || m->comm == NULL) return hccl_fail(HCCL_E_PTR, "EI0003: %s: NULL argument", m->function);
     if (m->n == 0 || m->n > MAX_RANKS || m->rank >= m->n)
-        return hccl_fail(HCCL_E_PARA, "EI0003: %s: rank %u of %u (the simulator makes at most %d ranks)", m->function, m->rank, m->n, MAX_RANKS);
+        return hccl_fail(HCCL_E_PARA, "EI0003: %s: rank %u of %u (the simulator makes at most %d ranks)", m->function,
+                         m->rank, m->n, MAX_RANKS);
     m->info = *info;
     if (config != NULL) {
         HcclCommConfigInfo head; // the caller's struct may be an older, shorter one
@@ -107,7 +108,8 @@ static HcclResult init_cluster(const char *function, const char *table, uint32_t
     if (rc != HCCL_SUCCESS) return rc;
     if (rank >= n) rc = hccl_fail(HCCL_E_PARA, "EI0004: rank %u is not in %s, which has %u", rank, table, n);
     else if (members[rank].phys != d->phys)
-        rc = hccl_fail(HCCL_E_PARA, "EI0014: %s gives rank %u device %d, the current device is %d", table, rank, members[rank].phys, d->phys);
+        rc = hccl_fail(HCCL_E_PARA, "EI0014: %s gives rank %u device %d, the current device is %d", table, rank,
+                       members[rank].phys, d->phys);
     else rc = make_known(id, &opt, rank, n, members, comm);
     creation_end(d);
     return rc;
@@ -119,8 +121,7 @@ HcclResult HcclCommInitClusterInfo(const char *clusterInfo, uint32_t rank, HcclC
     return init_cluster(__func__, clusterInfo, rank, NULL, comm);
 }
 
-HcclResult HcclCommInitClusterInfoConfig(const char *clusterInfo, uint32_t rank, HcclCommConfig *config,
-                                         HcclComm *comm)
+HcclResult HcclCommInitClusterInfoConfig(const char *clusterInfo, uint32_t rank, HcclCommConfig *config, HcclComm *comm)
 {
     HCCL_ENTER();
     if (config == NULL) return hccl_fail(HCCL_E_PTR, "EI0003: %s: NULL config", __func__);
@@ -148,9 +149,11 @@ HcclResult HcclCommInitAll(uint32_t ndev, int32_t *devices, HcclComm *comms)
     struct comm_options opt;
     char id[192];
     if (devices == NULL || comms == NULL) return hccl_fail(HCCL_E_PTR, "EI0003: HcclCommInitAll: NULL argument");
-    if (ndev == 0 || ndev > sim_env()->devices) return hccl_fail(HCCL_E_PARA, "EI0003: HcclCommInitAll: %u devices", ndev);
+    if (ndev == 0 || ndev > sim_env()->devices)
+        return hccl_fail(HCCL_E_PARA, "EI0003: HcclCommInitAll: %u devices", ndev);
     for (uint32_t i = 0; i < ndev; i++) {
-        if (device_at(devices[i]) == NULL) return hccl_fail(HCCL_E_PARA, "EI0003: HcclCommInitAll: device %d", devices[i]);
+        if (device_at(devices[i]) == NULL)
+            return hccl_fail(HCCL_E_PARA, "EI0003: HcclCommInitAll: device %d", devices[i]);
         place(&members[i], device_at(devices[i]));
     }
     HcclResult rc = comm_options(NULL, &opt);
@@ -173,9 +176,11 @@ static HcclResult make_sub(struct comm *p, uint32_t n, const uint32_t *ids, uint
     char id[192];
     if (p->sub) return hccl_fail(HCCL_E_NOT_SUPPORT, "EI0003: a sub-communicator of a sub-communicator");
     if (n == 0 || n > p->size || rank >= n || ids[rank] != p->rank)
-        return hccl_fail(HCCL_E_PARA, "EI0003: HcclCreateSubCommConfig: sub rank %u of %u is not rank %u of the parent", rank, n, p->rank);
+        return hccl_fail(HCCL_E_PARA, "EI0003: HcclCreateSubCommConfig: sub rank %u of %u is not rank %u of the parent",
+                         rank, n, p->rank);
     for (uint32_t i = 0; i < n; i++) {
-        if (ids[i] >= p->size) return hccl_fail(HCCL_E_PARA, "EI0003: HcclCreateSubCommConfig: parent rank %u of %u", ids[i], p->size);
+        if (ids[i] >= p->size)
+            return hccl_fail(HCCL_E_PARA, "EI0003: HcclCreateSubCommConfig: parent rank %u of %u", ids[i], p->size);
         members[i] = p->members[ids[i]];
     }
     HcclResult rc = comm_options(config, &opt);
@@ -193,8 +198,10 @@ HcclResult HcclCreateSubCommConfig(HcclComm *comm, uint32_t rankNum, uint32_t *r
     HCCL_ENTER();
     struct comm *parent;
     struct device *d;
-    if (comm == NULL || config == NULL || subComm == NULL) return hccl_fail(HCCL_E_PTR, "EI0003: %s: NULL argument", __func__);
-    if (!sim_env()->chip->has_p2p) return hccl_fail(HCCL_E_NOT_SUPPORT, "EI0003: %s: not on %s", __func__, sim_env()->chip->name);
+    if (comm == NULL || config == NULL || subComm == NULL)
+        return hccl_fail(HCCL_E_PTR, "EI0003: %s: NULL argument", __func__);
+    if (!sim_env()->chip->has_p2p)
+        return hccl_fail(HCCL_E_NOT_SUPPORT, "EI0003: %s: not on %s", __func__, sim_env()->chip->name);
     if (rankIds == NULL && subCommId == 0xFFFFFFFFU) { // this rank stays out
         *subComm = NULL;
         return HCCL_SUCCESS;

@@ -155,8 +155,8 @@ aclError arena_alloc(struct device *d, size_t size, size_t extra, void **ptr)
     size_t left = a->size - a->used;
     pthread_mutex_unlock(&a->mu);
     if (ok) return ACL_SUCCESS;
-    return acl_fail(ACL_ERROR_RT_MEMORY_ALLOCATION, "EL0004: device %d: allocating %zu bytes failed, %zu of %zu are free", d->id, size,
-                    left, a->size);
+    return acl_fail(ACL_ERROR_RT_MEMORY_ALLOCATION,
+                    "EL0004: device %d: allocating %zu bytes failed, %zu of %zu are free", d->id, size, left, a->size);
 }
 
 // Gives the pages of a freed block back to the host.
@@ -234,7 +234,8 @@ aclError aclrtMalloc(void **devPtr, size_t size, aclrtMemMallocPolicy policy)
     struct context *c;
     if (devPtr == NULL || size == 0)
         return acl_fail(ACL_ERROR_INVALID_PARAM, "aclrtMalloc: %s", devPtr == NULL ? "NULL argument" : "size 0");
-    if (policy > ACL_MEM_MALLOC_HUGE1G_ONLY_P2P) return acl_fail(ACL_ERROR_INVALID_PARAM, "aclrtMalloc: policy %d", policy);
+    if (policy > ACL_MEM_MALLOC_HUGE1G_ONLY_P2P)
+        return acl_fail(ACL_ERROR_INVALID_PARAM, "aclrtMalloc: policy %d", policy);
     aclError rc = context_need(&c);
     if (rc != ACL_SUCCESS) return rc;
     return arena_alloc(device_at(c->device), size, 32, devPtr);

@@ -14,12 +14,13 @@ HcclResult HcclBatchGet(HcclComm comm, uint32_t remoteRank, void *desc, uint32_t
 HcclResult HcclCommPrepare(HcclComm comm, const void *config, int timeoutSec);
 HcclResult HcclRegisterGlobalMem(void *mem, void **handle);
 HcclResult HcclCommBindMem(HcclComm comm, void *handle);
-HcclResult HcclCommInitClusterInfoMemConfig(const char *rankTable, uint32_t rank, HcclCommConfig *config, HcclComm *comm);
+HcclResult HcclCommInitClusterInfoMemConfig(const char *rankTable, uint32_t rank, HcclCommConfig *config,
+                                            HcclComm *comm);
 #pragma GCC visibility pop
 
-#define REFUSE()                                                                                              \
-    do {                                                                                                      \
-        HCCL_ENTER();                                                                                         \
+#define REFUSE()                                                                                                \
+    do {                                                                                                        \
+        HCCL_ENTER();                                                                                           \
         return hccl_fail(HCCL_E_NOT_SUPPORT, "hccl_sim: %s: the one-sided service is not simulated", __func__); \
     } while (0)
 
@@ -111,7 +112,8 @@ HcclResult HcclCommBindMem(HcclComm comm, void *handle)
     REFUSE();
 }
 
-HcclResult HcclCommInitClusterInfoMemConfig(const char *rankTable, uint32_t rank, HcclCommConfig *config, HcclComm *comm)
+HcclResult HcclCommInitClusterInfoMemConfig(const char *rankTable, uint32_t rank, HcclCommConfig *config,
+                                            HcclComm *comm)
 {
     (void)rankTable;
     (void)rank;

@@ -31,9 +31,10 @@ size_t dtype_size(HcclDataType t)
 const char *command_name(uint32_t command)
 {
     static const char *const names[] = {
-        "", "BROADCAST", "ALLREDUCE", "REDUCE", "SEND", "RECEIVE", "ALLGATHER", "REDUCE_SCATTER", "ALLTOALLV",
-        "ALLTOALLVC", "ALLTOALL", "GATHER", "SCATTER", "BATCH_SEND_RECV", "BATCH_PUT", "BATCH_GET", "ALLGATHER_V",
-        "REDUCE_SCATTER_V", "BATCH_WRITE",
+        "",          "BROADCAST",   "ALLREDUCE",        "REDUCE",          "SEND",
+        "RECEIVE",   "ALLGATHER",   "REDUCE_SCATTER",   "ALLTOALLV",       "ALLTOALLVC",
+        "ALLTOALL",  "GATHER",      "SCATTER",          "BATCH_SEND_RECV", "BATCH_PUT",
+        "BATCH_GET", "ALLGATHER_V", "REDUCE_SCATTER_V", "BATCH_WRITE",
     };
     return command < sizeof(names) / sizeof(names[0]) ? names[command] : "BARRIER";
 }
@@ -43,12 +44,17 @@ static HcclResult issue_begin(const char *function, struct device *d)
 {
     if (atomic_fetch_add(&d->issuing, 1) != 0) {
         atomic_fetch_sub(&d->issuing, 1);
-        return hccl_fail(HCCL_E_INTERNAL, "hccl_sim: %s: another thread is inside an operator of device %d; issue them serially", function, d->id);
+        return hccl_fail(HCCL_E_INTERNAL,
+                         "hccl_sim: %s: another thread is inside an operator of device %d; issue them serially",
+                         function, d->id);
     }
     uint64_t nobody = 0, me = thread_id();
     if (!atomic_compare_exchange_strong(&d->issuer, &nobody, me) && nobody != me && sim_env()->strict) {
         atomic_fetch_sub(&d->issuing, 1);
-        return hccl_fail(HCCL_E_INTERNAL, "hccl_sim: %s: thread %llu issues on device %d, which thread %llu issued on before (HCCL_SIM_STRICT)", function, (unsigned long long)me, d->id, (unsigned long long)nobody);
+        return hccl_fail(
+            HCCL_E_INTERNAL,
+            "hccl_sim: %s: thread %llu issues on device %d, which thread %llu issued on before (HCCL_SIM_STRICT)",
+            function, (unsigned long long)me, d->id, (unsigned long long)nobody);
     }
     return HCCL_SUCCESS;
 }
@@ -61,14 +67,17 @@ HcclResult op_begin(const char *function, HcclComm comm, aclrtStream stream, str
     HcclResult rc = comm_enter(comm, &call->c);
     if (rc != HCCL_SUCCESS) return rc;
     struct comm *c = call->c;
-    if (c->ctx != call->s->ctx) rc = hccl_fail(HCCL_E_RUNTIME, "EE1010: %s: the communicator was made in another context than the stream's", function);
+    if (c->ctx != call->s->ctx)
+        rc = hccl_fail(HCCL_E_RUNTIME, "EE1010: %s: the communicator was made in another context than the stream's",
+                       function);
     if (rc == HCCL_SUCCESS) rc = issue_begin(function, c->dev);
     if (rc != HCCL_SUCCESS) {
         comm_leave(c);
         return rc;
     }
     pause_ns(sim_env()->issue_ns);
-    if (hccl_env()->entry_log) sim_log(LOG_EVENT, "Entry-%s: communicator %s rank %u stream %d", function, c->opt.name, c->rank, call->s->id);
+    if (hccl_env()->entry_log)
+        sim_log(LOG_EVENT, "Entry-%s: communicator %s rank %u stream %d", function, c->opt.name, c->rank, call->s->id);
     return HCCL_SUCCESS;
 }
 
@@ -83,9 +92,11 @@ HcclResult op_buffer(struct op_call *call, const char *what, const void *buf, ui
 {
     if (buf == NULL) return hccl_fail(HCCL_E_PTR, "EI0003: %s is NULL", what);
     if (mem_device(buf) < 0)
-        return hccl_fail(HCCL_E_PARA, "EI0003: %s %p (%llu bytes) is host memory; HCCL moves device memory only", what, buf, (unsigned long long)bytes);
+        return hccl_fail(HCCL_E_PARA, "EI0003: %s %p (%llu bytes) is host memory; HCCL moves device memory only", what,
+                         buf, (unsigned long long)bytes);
     if (mem_device(buf) != call->c->dev->id)
-        return hccl_fail(HCCL_E_PARA, "EI0003: %s %p is memory of device %d, the communicator is on device %d", what, buf, mem_device(buf), call->c->dev->id);
+        return hccl_fail(HCCL_E_PARA, "EI0003: %s %p is memory of device %d, the communicator is on device %d", what,
+                         buf, mem_device(buf), call->c->dev->id);
     return HCCL_SUCCESS;
 }
 
@@ -110,7 +121,10 @@ HcclResult op_push(struct op_call *call, struct task *t)
     pthread_mutex_unlock(&sim_lock);
     if (!ok) {
         atomic_store(&c->async_error, HCCL_E_INTERNAL);
-        sim_log(LOG_ERROR, "hccl_sim: communicator %s: operators on streams %d and %d without an event between them corrupt each other", c->opt.name, last, call->s->id);
+        sim_log(LOG_ERROR,
+                "hccl_sim: communicator %s: operators on streams %d and %d without an event between them corrupt each "
+                "other",
+                c->opt.name, last, call->s->id);
     }
     uint64_t seq = stream_push(call->s, t);
     pthread_mutex_lock(&sim_lock);
@@ -128,8 +142,12 @@ aclError op_execute(struct comm *c, struct stream *s, aclError (*body)(void *, s
     bool dying = c->dying;
     if (!dying) c->executing++;
     pthread_mutex_unlock(&c->mu);
-    if (dying) return acl_fail(sim_env()->chip->dma_fault, "EI0012: SDMA fault: communicator %s was destroyed before its stream finished", c->opt.name);
-    if (fault_task(&rc)) rc = acl_fail(rc, "%s: fault: an operator of communicator %s fails", rc == sim_env()->chip->task_timeout ? "EI0002" : "EI0012", c->opt.name);
+    if (dying)
+        return acl_fail(sim_env()->chip->dma_fault,
+                        "EI0012: SDMA fault: communicator %s was destroyed before its stream finished", c->opt.name);
+    if (fault_task(&rc))
+        rc = acl_fail(rc, "%s: fault: an operator of communicator %s fails",
+                      rc == sim_env()->chip->task_timeout ? "EI0002" : "EI0012", c->opt.name);
     else {
         fault_die(PHASE_LATER, c->rank);
         rc = body(arg, c, s);

@@ -54,7 +54,9 @@ static aclError p2p_body(void *arg, struct comm *c, struct stream *s)
 {
     struct p2p *p = arg;
     if (!mem_live(c->dev->id, p->buf, p->bytes))
-        return acl_fail(sim_env()->chip->dma_fault, "EI0012: SDMA fault: buffer %p of %llu bytes was freed or is too small", (void *)p->buf, (unsigned long long)p->bytes);
+        return acl_fail(sim_env()->chip->dma_fault,
+                        "EI0012: SDMA fault: buffer %p of %llu bytes was freed or is too small", (void *)p->buf,
+                        (unsigned long long)p->bytes);
     if (p->l->broken) return link_hang(c, s, p->l, comm_exec_deadline(c));
     aclError rc = p->send ? send_body(p, c, s) : recv_body(p, c, s);
     if (rc != ACL_SUCCESS) p->l->broken = true;
@@ -76,10 +78,16 @@ static void p2p_release(struct task *t)
 static HcclResult p2p_link(struct comm *c, const HcclSendRecvItem *i, struct link **l)
 {
     bool send = i->sendRecvType == HCCL_SEND;
-    struct want w = {.peer = i->remoteRank, .src = send ? c->rank : i->remoteRank, .dst = send ? i->remoteRank : c->rank};
+    struct want w = {
+        .peer = i->remoteRank, .src = send ? c->rank : i->remoteRank, .dst = send ? i->remoteRank : c->rank};
     *l = link_find(c, CMD_SEND, w.src, w.dst);
     if (*l != NULL) return HCCL_SUCCESS;
-    struct params p = {.command = CMD_SEND, .dtype = i->dataType, .count = i->count, .buffer = c->opt.buffer, .deterministic = c->opt.deterministic, .cann = sim_env()->cann};
+    struct params p = {.command = CMD_SEND,
+                       .dtype = i->dataType,
+                       .count = i->count,
+                       .buffer = c->opt.buffer,
+                       .deterministic = c->opt.deterministic,
+                       .cann = sim_env()->cann};
     HcclResult rc = links_build(c, CMD_SEND, &p, &w, 1);
     *l = w.link;
     return rc;
@@ -90,15 +98,22 @@ static HcclResult p2p_issue(struct op_call *call, const HcclSendRecvItem *i)
     struct comm *c = call->c;
     uint64_t bytes = i->count * dtype_size(i->dataType);
     struct link *l;
-    if (i->remoteRank >= c->size) return hccl_fail(HCCL_E_PARA, "EI0003: peer rank %u of a communicator of %u", i->remoteRank, c->size);
-    if (i->remoteRank == c->rank) return hccl_fail(HCCL_E_NOT_SUPPORT, "EI0003: rank %u sends to itself; use HcclBatchSendRecv", c->rank);
+    if (i->remoteRank >= c->size)
+        return hccl_fail(HCCL_E_PARA, "EI0003: peer rank %u of a communicator of %u", i->remoteRank, c->size);
+    if (i->remoteRank == c->rank)
+        return hccl_fail(HCCL_E_NOT_SUPPORT, "EI0003: rank %u sends to itself; use HcclBatchSendRecv", c->rank);
     HcclResult rc = op_buffer(call, i->sendRecvType == HCCL_SEND ? "sendBuf" : "recvBuf", i->buf, bytes);
     if (rc == HCCL_SUCCESS) rc = comm_memory(c, call->s->id);
     if (rc == HCCL_SUCCESS) rc = p2p_link(c, i, &l);
     if (rc != HCCL_SUCCESS) return rc;
     struct p2p *p = calloc(1, sizeof(*p));
     if (p == NULL) return hccl_fail(HCCL_E_MEMORY, "out of host memory");
-    *p = (struct p2p){.t = {.run = p2p_run, .release = p2p_release}, .c = c, .l = l, .buf = i->buf, .bytes = bytes, .send = i->sendRecvType == HCCL_SEND};
+    *p = (struct p2p){.t = {.run = p2p_run, .release = p2p_release},
+                      .c = c,
+                      .l = l,
+                      .buf = i->buf,
+                      .bytes = bytes,
+                      .send = i->sendRecvType == HCCL_SEND};
     return op_push(call, &p->t);
 }
 
@@ -107,7 +122,9 @@ HcclResult p2p_check(const char *function, const void *buf, uint64_t count, Hccl
     const struct chip *chip = sim_env()->chip;
     if (!chip->has_p2p) return hccl_fail(HCCL_E_NOT_SUPPORT, "EI0003: %s: not supported on %s", function, chip->name);
     if (buf == NULL) return hccl_fail(HCCL_E_PTR, "EI0003: %s: the buffer is NULL", function);
-    if (count > MAX_COUNT) return hccl_fail(HCCL_E_PARA, "EI0003: %s: count %llu, at most %llu", function, (unsigned long long)count, MAX_COUNT);
+    if (count > MAX_COUNT)
+        return hccl_fail(HCCL_E_PARA, "EI0003: %s: count %llu, at most %llu", function, (unsigned long long)count,
+                         MAX_COUNT);
     if ((unsigned)type >= 32 || (chip->p2p_types >> type & 1) == 0)
         return hccl_fail(HCCL_E_NOT_SUPPORT, "EI0003: %s: data type %d on %s", function, type, chip->name);
     return HCCL_SUCCESS;

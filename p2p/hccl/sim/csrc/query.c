@@ -77,7 +77,8 @@ HcclResult HcclGetConfig(HcclConfig config, union HcclConfigValue *configValue)
 static HcclResult set_suspended(HcclComm comm, bool on)
 {
     struct comm *c;
-    if (!sim_env()->chip->has_abort) return hccl_fail(HCCL_E_NOT_SUPPORT, "HcclCommSuspend/Resume: not on %s", sim_env()->chip->name);
+    if (!sim_env()->chip->has_abort)
+        return hccl_fail(HCCL_E_NOT_SUPPORT, "HcclCommSuspend/Resume: not on %s", sim_env()->chip->name);
     HcclResult rc = comm_find(comm, &c);
     if (rc != HCCL_SUCCESS) return rc;
     pthread_mutex_lock(&c->mu);
@@ -102,7 +103,8 @@ HcclResult HcclCommResume(HcclComm comm)
 HcclResult HcclCommGetHandleWithName(const char *commName, HcclComm *comm)
 {
     HCCL_ENTER();
-    if (commName == NULL || comm == NULL) return hccl_fail(HCCL_E_PTR, "EI0003: HcclCommGetHandleWithName: NULL argument");
+    if (commName == NULL || comm == NULL)
+        return hccl_fail(HCCL_E_PTR, "EI0003: HcclCommGetHandleWithName: NULL argument");
     *comm = comm_named(commName);
     return *comm != NULL ? HCCL_SUCCESS : hccl_fail(HCCL_E_NOT_FOUND, "EI0003: no communicator is named %s", commName);
 }

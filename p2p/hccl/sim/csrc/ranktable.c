@@ -1,5 +1,5 @@
-// Rank tables (RANK_TABLE_FILE, version 1.0 and 1.2): the servers, their devices, the rank of each. A small reader of JSON
-// that keeps nothing: it walks the text and hears of every string value with its key and depth.
+// Rank tables (RANK_TABLE_FILE, version 1.0 and 1.2): the servers, their devices, the rank of each. A small reader of
+// JSON that keeps nothing: it walks the text and hears of every string value with its key and depth.
 #include "sim.h"
 
 #include <ctype.h>
@@ -148,16 +148,19 @@ static HcclResult judge(const struct reader *r, const char *path, bool parsed)
         return hccl_fail(HCCL_E_PARA, "EI0014: rank table %s: version \"%s\", want 1.0 or 1.2", path, r->version);
     if (r->status[0] != 0 && strcmp(r->status, "completed") != 0)
         return hccl_fail(HCCL_E_PARA, "EI0014: rank table %s: status %s, want completed", path, r->status);
-    if (r->n == 0) return hccl_fail(HCCL_E_PARA, "EI0017: rank table %s names no device with rank_id and device_id", path);
+    if (r->n == 0)
+        return hccl_fail(HCCL_E_PARA, "EI0017: rank table %s names no device with rank_id and device_id", path);
     for (uint32_t i = 0; i < r->n; i++)
-        if (!r->seen[i]) return hccl_fail(HCCL_E_PARA, "EI0017: rank table %s: %u ranks, but not rank %u", path, r->n, i);
+        if (!r->seen[i])
+            return hccl_fail(HCCL_E_PARA, "EI0017: rank table %s: %u ranks, but not rank %u", path, r->n, i);
     return HCCL_SUCCESS;
 }
 
 HcclResult ranktable_read(const char *path, struct member *out, uint32_t *n, char *id, size_t id_n)
 {
     struct reader r = {.phys = -1, .rank = -1, .out = out};
-    if (strlen(path) > 4096) return hccl_fail(HCCL_E_PARA, "EI0004: the path of the rank table is longer than 4096 bytes");
+    if (strlen(path) > 4096)
+        return hccl_fail(HCCL_E_PARA, "EI0004: the path of the rank table is longer than 4096 bytes");
     char *text = slurp(path);
     if (text == NULL) return hccl_fail(HCCL_E_OPEN_FILE_FAILURE, "EI0004: rank table %s cannot be read", path);
     uint64_t h = 1469598103934665603ULL;

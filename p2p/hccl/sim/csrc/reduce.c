@@ -3,27 +3,27 @@
 
 #include <string.h>
 
-#define LOOP(T, expr)                                     \
-    do {                                                  \
-        T *a = acc;                                       \
-        const T *b = in;                                  \
-        for (uint64_t i = 0; i < n; i++) {                \
-            T x = a[i], y = b[i];                         \
-            a[i] = (T)(expr);                             \
-        }                                                 \
+#define LOOP(T, expr)                      \
+    do {                                   \
+        T *a = acc;                        \
+        const T *b = in;                   \
+        for (uint64_t i = 0; i < n; i++) { \
+            T x = a[i], y = b[i];          \
+            a[i] = (T)(expr);              \
+        }                                  \
     } while (0)
 
 // Integers wrap: the arithmetic is done unsigned.
-#define KERNELS(name, T, U)                                                     \
-    static void name(void *acc, const void *in, uint64_t n, HcclReduceOp op)    \
-    {                                                                           \
-        switch (op) {                                                           \
-        case HCCL_REDUCE_SUM: LOOP(T, (U)x + (U)y); break;                      \
-        case HCCL_REDUCE_PROD: LOOP(T, (U)x * (U)y); break;                     \
-        case HCCL_REDUCE_MAX: LOOP(T, x > y ? x : y); break;                    \
-        case HCCL_REDUCE_MIN: LOOP(T, x < y ? x : y); break;                    \
-        case HCCL_REDUCE_RESERVED: break;                                       \
-        }                                                                       \
+#define KERNELS(name, T, U)                                                  \
+    static void name(void *acc, const void *in, uint64_t n, HcclReduceOp op) \
+    {                                                                        \
+        switch (op) {                                                        \
+        case HCCL_REDUCE_SUM: LOOP(T, (U)x + (U)y); break;                   \
+        case HCCL_REDUCE_PROD: LOOP(T, (U)x *(U)y); break;                   \
+        case HCCL_REDUCE_MAX: LOOP(T, x > y ? x : y); break;                 \
+        case HCCL_REDUCE_MIN: LOOP(T, x < y ? x : y); break;                 \
+        case HCCL_REDUCE_RESERVED: break;                                    \
+        }                                                                    \
     }
 
 KERNELS(reduce_i8, int8_t, uint32_t)
@@ -66,7 +66,7 @@ static uint16_t float_half(float f)
     uint32_t u = float_bits(f), sign = u >> 16 & 0x8000U, mag = u & 0x7fffffffU;
     if (mag > 0x7f800000U) return (uint16_t)(sign | 0x7e00U);
     if (mag >= 0x47800000U) return (uint16_t)(sign | 0x7c00U);
-    if (mag < 0x38800000U) { // a half that is subnormal: let the float unit round
+    if (mag < 0x38800000U) {              // a half that is subnormal: let the float unit round
         float v = bits_float(mag) + 0.5f; // ulp of 0.5f is 2^-24, that of a subnormal half
         return (uint16_t)(sign | (float_bits(v) - 0x3f000000U));
     }

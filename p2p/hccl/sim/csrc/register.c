@@ -1,5 +1,5 @@
-// Memory registration and what exists on some chips only. None of it speeds up send and recv; a program that asks gets the
-// answer its chip would give.
+// Memory registration and what exists on some chips only. None of it speeds up send and recv; a program that asks gets
+// the answer its chip would give.
 #include "sim.h"
 
 #include <stdio.h>
@@ -19,7 +19,8 @@ static struct window *windows;
 
 static HcclResult not_here(const char *function)
 {
-    return hccl_fail(HCCL_E_NOT_SUPPORT, "EI0003: %s: not supported on %s with CANN %d.%d", function, sim_env()->chip->name, sim_env()->cann / 10, sim_env()->cann % 10);
+    return hccl_fail(HCCL_E_NOT_SUPPORT, "EI0003: %s: not supported on %s with CANN %d.%d", function,
+                     sim_env()->chip->name, sim_env()->cann / 10, sim_env()->cann % 10);
 }
 
 // Adds a window over device memory of the communicator.
@@ -43,7 +44,9 @@ static HcclResult add(const char *function, HcclComm comm, void *base, uint64_t 
     }
     comm_unref(c);
     if (out != NULL) *out = w;
-    return w != NULL ? HCCL_SUCCESS : hccl_fail(HCCL_E_PARA, "EI0003: %s: address %p, size %llu", function, base, (unsigned long long)size);
+    return w != NULL
+               ? HCCL_SUCCESS
+               : hccl_fail(HCCL_E_PARA, "EI0003: %s: address %p, size %llu", function, base, (unsigned long long)size);
 }
 
 static HcclResult drop(const char *function, const void *owner, const void *base, const void *handle, int kind)
@@ -52,7 +55,8 @@ static HcclResult drop(const char *function, const void *owner, const void *base
     pthread_mutex_lock(&lock);
     for (struct window **at = &windows; *at != NULL && gone == NULL;) {
         struct window *w = *at;
-        bool it = w->kind == (unsigned)kind && (handle != NULL ? w == handle : w->base == base) && (owner == NULL || w->owner == owner);
+        bool it = w->kind == (unsigned)kind && (handle != NULL ? w == handle : w->base == base) &&
+                  (owner == NULL || w->owner == owner);
         if (it) {
             gone = w;
             *at = w->next;
@@ -80,12 +84,13 @@ HcclResult HcclCommUnsetMemoryRange(HcclComm comm, void *baseVirPtr)
     return drop(__func__, comm, baseVirPtr, NULL, RANGE);
 }
 
-HcclResult HcclCommActivateCommMemory(HcclComm comm, void *virPtr, size_t size, size_t offset,
-                                      aclrtDrvMemHandle handle, uint64_t flags)
+HcclResult HcclCommActivateCommMemory(HcclComm comm, void *virPtr, size_t size, size_t offset, aclrtDrvMemHandle handle,
+                                      uint64_t flags)
 {
     HCCL_ENTER();
     if (!sim_env()->chip->has_window) return not_here(__func__);
-    if (handle == NULL || offset != 0 || flags != 0) return hccl_fail(HCCL_E_PARA, "EI0003: %s: a handle, offset 0 and flags 0", __func__);
+    if (handle == NULL || offset != 0 || flags != 0)
+        return hccl_fail(HCCL_E_PARA, "EI0003: %s: a handle, offset 0 and flags 0", __func__);
     return add(__func__, comm, virPtr, size, ACTIVE, NULL);
 }
 
@@ -98,8 +103,7 @@ HcclResult HcclCommDeactivateCommMemory(HcclComm comm, void *virPtr)
 
 static bool has_symmetric(void) { return sim_env()->chip->has_window && sim_env()->cann >= 90; }
 
-HcclResult HcclCommSymWinRegister(HcclComm comm, void *addr, uint64_t size, HcclCommSymWindow *winHandle,
-                                  uint32_t flag)
+HcclResult HcclCommSymWinRegister(HcclComm comm, void *addr, uint64_t size, HcclCommSymWindow *winHandle, uint32_t flag)
 {
     HCCL_ENTER();
     if (!has_symmetric()) return not_here(__func__);
@@ -126,7 +130,8 @@ HcclResult HcclCommSymWinGet(HcclComm comm, void *ptr, size_t size, HcclCommSymW
     char *p = ptr;
     pthread_mutex_lock(&lock);
     struct window *w = windows;
-    while (w != NULL && (w->kind != SYMMETRIC || w->owner != comm || p < w->base || p + size > w->base + w->size)) w = w->next;
+    while (w != NULL && (w->kind != SYMMETRIC || w->owner != comm || p < w->base || p + size > w->base + w->size))
+        w = w->next;
     if (w != NULL) {
         *winHandle = w;
         *offset = (size_t)(p - w->base);
@@ -149,7 +154,8 @@ HcclResult HcclCommRegister(HcclComm comm, void *addr, uint64_t size, void **han
 HcclResult HcclCommDeregister(HcclComm comm, void *handle)
 {
     HCCL_ENTER();
-    return handle != NULL ? drop(__func__, comm, NULL, handle, USER) : hccl_fail(HCCL_E_PTR, "EI0003: %s: NULL argument", __func__);
+    return handle != NULL ? drop(__func__, comm, NULL, handle, USER)
+                          : hccl_fail(HCCL_E_PTR, "EI0003: %s: NULL argument", __func__);
 }
 
 HcclResult HcclCommExchangeMem(HcclComm comm, void *windowHandle, uint32_t *peerRanks, uint32_t peerRankNum)
@@ -160,7 +166,8 @@ HcclResult HcclCommExchangeMem(HcclComm comm, void *windowHandle, uint32_t *peer
     HcclResult rc = comm_find(comm, &c);
     if (rc != HCCL_SUCCESS) return rc;
     for (uint32_t i = 0; i < peerRankNum && rc == HCCL_SUCCESS; i++)
-        if (peerRanks[i] >= c->size) rc = hccl_fail(HCCL_E_PARA, "EI0003: %s: rank %u of %u", __func__, peerRanks[i], c->size);
+        if (peerRanks[i] >= c->size)
+            rc = hccl_fail(HCCL_E_PARA, "EI0003: %s: rank %u of %u", __func__, peerRanks[i], c->size);
     comm_unref(c);
     return rc;
 }

@@ -69,7 +69,8 @@ aclError aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream)
     }
     pthread_mutex_unlock(&lock);
     free(gone);
-    return gone != NULL ? ACL_SUCCESS : acl_fail(ACL_ERROR_RT_PARAM_INVALID, "the thread has not subscribed to stream %d", s->id);
+    return gone != NULL ? ACL_SUCCESS
+                        : acl_fail(ACL_ERROR_RT_PARAM_INVALID, "the thread has not subscribed to stream %d", s->id);
 }
 
 static void take_out(struct report *r)
@@ -126,7 +127,8 @@ aclError aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtCallbackBloc
     pthread_mutex_unlock(&lock);
     if (x == NULL) {
         free(r);
-        return acl_fail(ACL_ERROR_RT_PARAM_INVALID, "aclrtLaunchCallback: no thread has subscribed to stream %d (aclrtSubscribeReport)", s->id);
+        return acl_fail(ACL_ERROR_RT_PARAM_INVALID,
+                        "aclrtLaunchCallback: no thread has subscribed to stream %d (aclrtSubscribeReport)", s->id);
     }
     r->t = (struct task){.run = report_run, .release = report_release};
     r->fn = fn;

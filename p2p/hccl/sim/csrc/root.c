@@ -113,7 +113,8 @@ static void admit(struct server *s, int fd)
 
 static void name_missing(struct server *s, char *into, size_t n)
 {
-    size_t at = (size_t)snprintf(into, n, "EI0015: rank table exchange: %u of %u ranks came in time, missing ranks:", s->came, s->n);
+    size_t at = (size_t)snprintf(
+        into, n, "EI0015: rank table exchange: %u of %u ranks came in time, missing ranks:", s->came, s->n);
     for (uint32_t i = 0; i < s->n && at < n; i++)
         if (s->conns[i] < 0) at += (size_t)snprintf(into + at, n - at, " %u", i);
 }
@@ -221,14 +222,18 @@ HcclResult HcclGetRootInfo(HcclRootInfo *rootInfo)
     const char *ip = e->ip[0] != 0 ? e->ip : "127.0.0.1";
     int port = 0, fd = root_listen(d, ip, &port);
     if (fd < 0)
-        return hccl_fail(e->base_port_set ? HCCL_E_TCP_CONNECT : HCCL_E_UNAVAIL, "EI0019: no host port for the root on %s (base %d): all taken", ip, e->base_port_set ? e->base_port + d->phys : FIRST_PORT);
+        return hccl_fail(e->base_port_set ? HCCL_E_TCP_CONNECT : HCCL_E_UNAVAIL,
+                         "EI0019: no host port for the root on %s (base %d): all taken", ip,
+                         e->base_port_set ? e->base_port + d->phys : FIRST_PORT);
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     static _Atomic uint64_t counter;
-    uint64_t nonce = ((uint64_t)getpid() << 40) ^ ((uint64_t)t.tv_sec << 20) ^ (uint64_t)t.tv_nsec ^ (atomic_fetch_add(&counter, 1) << 52);
+    uint64_t nonce = ((uint64_t)getpid() << 40) ^ ((uint64_t)t.tv_sec << 20) ^ (uint64_t)t.tv_nsec ^
+                     (atomic_fetch_add(&counter, 1) << 52);
     struct root_wire w = {.magic = ROOT_MAGIC, .port = (uint32_t)port, .nonce = nonce};
     snprintf(w.ip, sizeof(w.ip), "%s", ip);
-    snprintf(w.identifier, sizeof(w.identifier), "%s%%%s_%d_%d_%lld", ip, e->ip[0] != 0 ? "eth0" : "lo", port, d->phys, (long long)t.tv_sec * 1000000 + t.tv_nsec / 1000);
+    snprintf(w.identifier, sizeof(w.identifier), "%s%%%s_%d_%d_%lld", ip, e->ip[0] != 0 ? "eth0" : "lo", port, d->phys,
+             (long long)t.tv_sec * 1000000 + t.tv_nsec / 1000);
     memset(rootInfo, 0, sizeof(*rootInfo));
     memcpy(rootInfo, &w, sizeof(w));
     HcclResult rc = root_start(fd, nonce);
@@ -242,7 +247,8 @@ HcclResult root_parse(const HcclRootInfo *info, struct root_handle *h)
     memcpy(&w, info, sizeof(w));
     w.ip[sizeof(w.ip) - 1] = 0;
     w.identifier[sizeof(w.identifier) - 1] = 0;
-    if (w.magic != ROOT_MAGIC || w.port > 65535) return hccl_fail(HCCL_E_PARA, "EI0003: the root info is not of HcclGetRootInfo");
+    if (w.magic != ROOT_MAGIC || w.port > 65535)
+        return hccl_fail(HCCL_E_PARA, "EI0003: the root info is not of HcclGetRootInfo");
     *h = (struct root_handle){.port = w.port, .nonce = w.nonce};
     memcpy(h->ip, w.ip, sizeof(h->ip));
     memcpy(h->identifier, w.identifier, sizeof(h->identifier));
@@ -280,10 +286,13 @@ HcclResult root_meet(const struct root_handle *root, uint32_t n, uint32_t rank, 
     bool all = ok && v.code == HCCL_SUCCESS && move(fd, members, n * sizeof(*members), false, deadline);
     if (fd >= 0) close(fd);
     if (!ok) pause_ns(deadline - now_ns()); // a root that is gone is a root that is silent
-    if (!ok) return hccl_fail(HCCL_E_TIMEOUT, "EI0015: rank %u got no answer from the root %s:%u within %d + 20 s", rank, root->ip, root->port, hccl_env()->connect_timeout);
+    if (!ok)
+        return hccl_fail(HCCL_E_TIMEOUT, "EI0015: rank %u got no answer from the root %s:%u within %d + 20 s", rank,
+                         root->ip, root->port, hccl_env()->connect_timeout);
     if (v.code != HCCL_SUCCESS) {
         v.message[sizeof(v.message) - 1] = 0;
         return hccl_fail((HcclResult)v.code, "%s", v.message);
     }
-    return all ? HCCL_SUCCESS : hccl_fail(HCCL_E_INTERNAL, "EI0015: the root %s:%u stopped answering", root->ip, root->port);
+    return all ? HCCL_SUCCESS
+               : hccl_fail(HCCL_E_INTERNAL, "EI0015: the root %s:%u stopped answering", root->ip, root->port);
 }

@@ -25,8 +25,8 @@ const char *hccl_sim_version(void);
 enum phase { PHASE_NEVER, PHASE_CREATE, PHASE_FIRST, PHASE_LATER };
 
 struct chip {
-    const char *name;   // as in HCCL_SIM_CHIP
-    const char *soc;    // as aclrtGetSocName
+    const char *name; // as in HCCL_SIM_CHIP
+    const char *soc;  // as aclrtGetSocName
     uint32_t devices;
     uint32_t p2p_types; // bit per HcclDataType
     uint32_t reduce_types;
@@ -43,15 +43,15 @@ struct sim_env {
     int visible[MAX_DEVICES]; // logical id -> physical id
     size_t hbm;
     char host[64];
-    bool host_named; // HCCL_SIM_HOST given: NPUs are owned by one process
-    int cann;        // 81, 85, 90
+    bool host_named;   // HCCL_SIM_HOST given: NPUs are owned by one process
+    int cann;          // 81, 85, 90
     int64_t second_ns; // how long a second of HCCL's own time-outs lasts
     int64_t latency_ns, create_ns, issue_ns;
     double bytes_per_ns; // 0: unlimited
     bool rdma, noop, strict, fast_death, log_events;
     int log_level;
     enum phase die;
-    int die_rank;   // -1: any
+    int die_rank; // -1: any
     uint64_t die_op;
     uint64_t task_fail_op;
     aclError task_fail_code;
@@ -91,16 +91,15 @@ void errmsg_put(const char *message);
 
 #define ERRMSG_BYTES 1024
 
-#define ACL_ENTER()                                                                       \
-    do {                                                                                  \
-        int code_;                                                                        \
+#define ACL_ENTER()                                                                           \
+    do {                                                                                      \
+        int code_;                                                                            \
         if (fault_hit(__func__, &code_)) return acl_fail(code_, "fault: %s fails", __func__); \
     } while (0)
-#define HCCL_ENTER()                                                                                  \
-    do {                                                                                              \
-        int code_;                                                                                    \
-        if (fault_hit(__func__, &code_))                                                              \
-            return hccl_fail((HcclResult)code_, "fault: %s fails", __func__);                         \
+#define HCCL_ENTER()                                                                                       \
+    do {                                                                                                   \
+        int code_;                                                                                         \
+        if (fault_hit(__func__, &code_)) return hccl_fail((HcclResult)code_, "fault: %s fails", __func__); \
     } while (0)
 
 // ---- device.c: devices and contexts -----------------------------------------------------------
@@ -140,10 +139,10 @@ aclError arena_free(void *ptr);
 void arena_reset(struct device *d);
 int arena_fd(struct device *d);
 size_t arena_used(struct device *d);
-int mem_device(const void *ptr);                       // device of a pointer, -1: host
-void *mem_shadow(const void *ptr);                     // where the simulator itself reads and writes it
-size_t mem_offset(const void *ptr);                    // in the file of the device's memory
-bool mem_live(int device, const void *ptr, size_t n);  // wholly inside one living allocation
+int mem_device(const void *ptr);                      // device of a pointer, -1: host
+void *mem_shadow(const void *ptr);                    // where the simulator itself reads and writes it
+size_t mem_offset(const void *ptr);                   // in the file of the device's memory
+bool mem_live(int device, const void *ptr, size_t n); // wholly inside one living allocation
 
 const void *vmm_resolve(const void *ptr); // vmm.c: where a mapped address lies in an arena, or ptr itself
 
@@ -165,7 +164,7 @@ struct clock {
     struct tick {
         int stream;
         uint64_t seq;
-    } *ticks;
+    } * ticks;
     int n, room;
 };
 void clock_raise(struct clock *c, int stream, uint64_t seq);
@@ -195,7 +194,7 @@ struct stream {
 };
 
 aclError stream_need(aclrtStream handle, struct stream **s); // of the current context; NULL is its default stream
-uint64_t stream_push(struct stream *s, struct task *t); // gives the number of the task
+uint64_t stream_push(struct stream *s, struct task *t);      // gives the number of the task
 aclError stream_wait(struct stream *s, uint64_t seq, int64_t timeout_ns);
 void stream_saw(int id, uint64_t seq); // the host knows that this task ended; under sim_lock
 struct stream *stream_by_id(int id);   // under sim_lock
@@ -234,8 +233,8 @@ struct comm {
     struct device *dev;
     bool sub;         // made out of another one
     bool user_memory; // HcclCommRegister was called: no CCL buffer any more
-    int listener; // abstract socket that link building knocks on
-    int dead;     // eventfd, readable once the communicator is destroyed
+    int listener;     // abstract socket that link building knocks on
+    int dead;         // eventfd, readable once the communicator is destroyed
     pthread_mutex_t mu;
     pthread_cond_t cond;
     int refs, inside, executing;
@@ -255,7 +254,7 @@ HcclResult comm_name_free(const char *name, const struct device *d);
 struct comm *comm_named(const char *name);
 HcclResult comm_publish(struct comm *c, HcclComm *out);
 void comm_unref(struct comm *c);
-HcclResult comm_find(HcclComm handle, struct comm **c); // takes a reference
+HcclResult comm_find(HcclComm handle, struct comm **c);  // takes a reference
 HcclResult comm_enter(HcclComm handle, struct comm **c); // and marks it in use
 void comm_leave(struct comm *c);
 bool comm_building(struct comm *c, bool on); // false: it is being destroyed
@@ -282,9 +281,25 @@ int abstract_socket(const char *name, bool listener); // -1 and errno
 // ---- link.c -----------------------------------------------------------------------------------
 
 enum command {
-    CMD_BROADCAST = 1, CMD_ALLREDUCE, CMD_REDUCE, CMD_SEND, CMD_RECEIVE, CMD_ALLGATHER, CMD_REDUCE_SCATTER,
-    CMD_ALLTOALLV, CMD_ALLTOALLVC, CMD_ALLTOALL, CMD_GATHER, CMD_SCATTER, CMD_BATCH_SEND_RECV, CMD_BATCH_PUT,
-    CMD_BATCH_GET, CMD_ALLGATHER_V, CMD_REDUCE_SCATTER_V, CMD_BATCH_WRITE, CMD_BARRIER = 64
+    CMD_BROADCAST = 1,
+    CMD_ALLREDUCE,
+    CMD_REDUCE,
+    CMD_SEND,
+    CMD_RECEIVE,
+    CMD_ALLGATHER,
+    CMD_REDUCE_SCATTER,
+    CMD_ALLTOALLV,
+    CMD_ALLTOALLVC,
+    CMD_ALLTOALL,
+    CMD_GATHER,
+    CMD_SCATTER,
+    CMD_BATCH_SEND_RECV,
+    CMD_BATCH_PUT,
+    CMD_BATCH_GET,
+    CMD_ALLGATHER_V,
+    CMD_REDUCE_SCATTER_V,
+    CMD_BATCH_WRITE,
+    CMD_BARRIER = 64
 };
 
 // What the first operator over a link compares.
@@ -300,9 +315,9 @@ struct link {
     uint32_t kind, src, dst; // the tag
     uint32_t peer;
     int fd, peer_mem;
-    void *qp;            // device memory of an RDMA link
-    bool ready;          // parameters compared
-    bool broken;         // an operation ended half-way: nothing moves on it any more
+    void *qp;    // device memory of an RDMA link
+    bool ready;  // parameters compared
+    bool broken; // an operation ended half-way: nothing moves on it any more
     bool said_lost;
     _Atomic int64_t lost; // when the peer's end was seen closed, 0: not
     struct params theirs;

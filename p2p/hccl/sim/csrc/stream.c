@@ -134,7 +134,9 @@ static aclError stream_make(struct context *c, struct stream **out)
     bool full = (uint32_t)d->streams >= sim_env()->chip->max_streams;
     if (!full) d->streams++;
     pthread_mutex_unlock(&sim_lock);
-    if (full) return acl_fail(ACL_ERROR_RT_NO_STREAM_RESOURCE, "EE1005: device %d has all its %u streams in use", d->id, sim_env()->chip->max_streams);
+    if (full)
+        return acl_fail(ACL_ERROR_RT_NO_STREAM_RESOURCE, "EE1005: device %d has all its %u streams in use", d->id,
+                        sim_env()->chip->max_streams);
     struct stream *s = stream_new(c);
     pthread_mutex_lock(&sim_lock);
     if (s == NULL) {
@@ -145,7 +147,8 @@ static aclError stream_make(struct context *c, struct stream **out)
         streams = s;
     }
     pthread_mutex_unlock(&sim_lock);
-    if (s == NULL) return acl_fail(ACL_ERROR_RT_NO_STREAM_RESOURCE, "EE1005: the host cannot start a thread for a stream");
+    if (s == NULL)
+        return acl_fail(ACL_ERROR_RT_NO_STREAM_RESOURCE, "EE1005: the host cannot start a thread for a stream");
     *out = s;
     return ACL_SUCCESS;
 }
@@ -173,7 +176,10 @@ aclError stream_need(aclrtStream handle, struct stream **s)
     if (handle == NULL) return default_stream(c, s);
     *s = handle;
     if ((*s)->magic != STREAM_MAGIC) return acl_fail(ACL_ERROR_RT_PARAM_INVALID, "%p is not a stream", handle);
-    if ((*s)->ctx != c) return acl_fail(ACL_ERROR_RT_STREAM_CONTEXT, "EE1010: stream %d does not belong to the current context of thread %llu", (*s)->id, (unsigned long long)thread_id());
+    if ((*s)->ctx != c)
+        return acl_fail(ACL_ERROR_RT_STREAM_CONTEXT,
+                        "EE1010: stream %d does not belong to the current context of thread %llu", (*s)->id,
+                        (unsigned long long)thread_id());
     return ACL_SUCCESS;
 }
 

@@ -102,13 +102,17 @@ aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode)
 {
     ACL_ENTER();
     struct stream *s;
-    if (mode > ACL_STOP_ON_FAILURE) return acl_fail(ACL_ERROR_INVALID_PARAM, "aclrtSetStreamFailureMode: mode %llu", (unsigned long long)mode);
+    if (mode > ACL_STOP_ON_FAILURE)
+        return acl_fail(ACL_ERROR_INVALID_PARAM, "aclrtSetStreamFailureMode: mode %llu", (unsigned long long)mode);
     aclError rc = stream_need(stream, &s);
     if (rc != ACL_SUCCESS) return rc;
     pthread_mutex_lock(&s->mu);
     bool stops = s->stop_on_failure;
     pthread_mutex_unlock(&s->mu);
-    if (stops) return mode == ACL_STOP_ON_FAILURE ? ACL_SUCCESS : acl_fail(ACL_ERROR_INVALID_PARAM, "aclrtSetStreamFailureMode: the mode is set once");
+    if (stops)
+        return mode == ACL_STOP_ON_FAILURE
+                   ? ACL_SUCCESS
+                   : acl_fail(ACL_ERROR_INVALID_PARAM, "aclrtSetStreamFailureMode: the mode is set once");
     if (mode == ACL_STOP_ON_FAILURE) streams_stop_on_failure(s->ctx);
     return ACL_SUCCESS;
 }

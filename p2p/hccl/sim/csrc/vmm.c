@@ -61,7 +61,8 @@ aclError aclrtReserveMemAddress(void **virPtr, size_t size, size_t alignment, vo
     ACL_ENTER();
     (void)expectPtr;
     (void)flags;
-    if (virPtr == NULL || size == 0 || alignment != 0) return acl_fail(ACL_ERROR_INVALID_PARAM, "aclrtReserveMemAddress: bad argument (alignment is 0)");
+    if (virPtr == NULL || size == 0 || alignment != 0)
+        return acl_fail(ACL_ERROR_INVALID_PARAM, "aclrtReserveMemAddress: bad argument (alignment is 0)");
     struct range *r = calloc(1, sizeof(*r));
     void *base = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (r == NULL || base == MAP_FAILED) {
@@ -91,7 +92,8 @@ aclError aclrtReleaseMemAddress(void *virPtr)
             break;
         }
     pthread_mutex_unlock(&lock);
-    if (gone == NULL) return acl_fail(ACL_ERROR_RT_PARAM_INVALID, "aclrtReleaseMemAddress: %p is not reserved, or is mapped", virPtr);
+    if (gone == NULL)
+        return acl_fail(ACL_ERROR_RT_PARAM_INVALID, "aclrtReleaseMemAddress: %p is not reserved, or is mapped", virPtr);
     munmap(gone->base, gone->size);
     free(gone);
     return ACL_SUCCESS;
@@ -103,7 +105,8 @@ aclError aclrtMallocPhysical(aclrtDrvMemHandle *handle, size_t size, const aclrt
     struct context *c;
     (void)flags;
     if (handle == NULL || prop == NULL || size == 0 || size % GRANULE != 0)
-        return acl_fail(ACL_ERROR_INVALID_PARAM, "aclrtMallocPhysical: bad argument (size is a multiple of %zu)", GRANULE);
+        return acl_fail(ACL_ERROR_INVALID_PARAM, "aclrtMallocPhysical: bad argument (size is a multiple of %zu)",
+                        GRANULE);
     aclError rc = context_need(&c);
     if (rc != ACL_SUCCESS) return rc;
     struct device *d = device_at((int)prop->location.id);
@@ -122,7 +125,8 @@ aclError aclrtFreePhysical(aclrtDrvMemHandle handle)
 {
     ACL_ENTER();
     struct physical *p = handle;
-    if (p == NULL || p->maps > 0) return acl_fail(ACL_ERROR_RT_PARAM_INVALID, "aclrtFreePhysical: NULL, or still mapped");
+    if (p == NULL || p->maps > 0)
+        return acl_fail(ACL_ERROR_RT_PARAM_INVALID, "aclrtFreePhysical: NULL, or still mapped");
     aclError rc = arena_free(p->ptr);
     free(p);
     return rc;
@@ -135,7 +139,8 @@ aclError aclrtMapMem(void *virPtr, size_t size, size_t offset, aclrtDrvMemHandle
     (void)flags;
     pthread_mutex_lock(&lock);
     struct range *r = range_of(virPtr);
-    bool ok = r != NULL && r->at == NULL && p != NULL && size > 0 && size <= r->size && offset <= p->size && size <= p->size - offset;
+    bool ok = r != NULL && r->at == NULL && p != NULL && size > 0 && size <= r->size && offset <= p->size &&
+              size <= p->size - offset;
     if (ok) {
         r->at = p;
         r->offset = offset;
@@ -144,7 +149,9 @@ aclError aclrtMapMem(void *virPtr, size_t size, size_t offset, aclrtDrvMemHandle
         atomic_fetch_add(&mapped, 1);
     }
     pthread_mutex_unlock(&lock);
-    return ok ? ACL_SUCCESS : acl_fail(ACL_ERROR_RT_PARAM_INVALID, "aclrtMapMem: %p is not a free reserved range of %zu bytes", virPtr, size);
+    return ok ? ACL_SUCCESS
+              : acl_fail(ACL_ERROR_RT_PARAM_INVALID, "aclrtMapMem: %p is not a free reserved range of %zu bytes",
+                         virPtr, size);
 }
 
 aclError aclrtUnmapMem(void *virPtr)

@@ -19,13 +19,16 @@ static int64_t rdma_retry_ns(void)
 
 static aclError expired(struct comm *c, struct link *l)
 {
-    return acl_fail(sim_env()->chip->task_timeout, "EI0002: notify wait timed out after %d s: communicator %s, rank %u waits for rank %u", c->opt.exec_timeout, c->opt.name, c->rank, l->peer);
+    return acl_fail(sim_env()->chip->task_timeout,
+                    "EI0002: notify wait timed out after %d s: communicator %s, rank %u waits for rank %u",
+                    c->opt.exec_timeout, c->opt.name, c->rank, l->peer);
 }
 
 // What HCCL notices of a dead peer besides the time-out.
 static void tell_lost(struct comm *c, struct link *l, int64_t lost)
 {
-    if (sim_env()->rdma && now_ns() - lost >= rdma_retry_ns() && atomic_exchange(&c->async_error, HCCL_E_REMOTE) != HCCL_E_REMOTE)
+    if (sim_env()->rdma && now_ns() - lost >= rdma_retry_ns() &&
+        atomic_exchange(&c->async_error, HCCL_E_REMOTE) != HCCL_E_REMOTE)
         sim_log(LOG_ERROR, "EI0013: communicator %s: error CQE, retries to rank %u exhausted", c->opt.name, l->peer);
     if (!l->said_lost && now_ns() - lost >= sim_seconds(30)) {
         l->said_lost = true;
@@ -40,7 +43,8 @@ static aclError await(struct comm *c, struct stream *s, struct link *l, bool lis
         int64_t lost = atomic_load(&l->lost), now = now_ns();
         int64_t until = deadline > 0 ? deadline : now + 3600 * (int64_t)1000000000;
         if (lost > 0 && sim_env()->fast_death)
-            return acl_fail(sim_env()->chip->task_timeout, "EI0002: rank %u of communicator %s closed (HCCL_SIM_DEATH=fast)", l->peer, c->opt.name);
+            return acl_fail(sim_env()->chip->task_timeout,
+                            "EI0002: rank %u of communicator %s closed (HCCL_SIM_DEATH=fast)", l->peer, c->opt.name);
         if (lost > 0) {
             tell_lost(c, l, lost);
             if (until > now + sim_seconds(0.5)) until = now + sim_seconds(0.5);
@@ -54,7 +58,10 @@ static aclError await(struct comm *c, struct stream *s, struct link *l, bool lis
         };
         ppoll(f, 3, &t, NULL);
         if (f[0].revents != 0) return TASK_STOPPED;
-        if (f[1].revents != 0) return acl_fail(sim_env()->chip->dma_fault, "EI0012: SDMA fault: communicator %s was destroyed before its stream finished", c->opt.name);
+        if (f[1].revents != 0)
+            return acl_fail(sim_env()->chip->dma_fault,
+                            "EI0012: SDMA fault: communicator %s was destroyed before its stream finished",
+                            c->opt.name);
         if (f[2].revents != 0) return ACL_SUCCESS;
         if (deadline > 0 && now_ns() >= deadline) return expired(c, l);
     }
@@ -117,7 +124,9 @@ aclError link_fetch(struct comm *c, struct stream *s, struct link *l, uint64_t o
         size_t want = n - done < PIECE ? n - done : PIECE;
         ssize_t k = pread(l->peer_mem, (char *)into + done, want, (off_t)(offset + done));
         if (k < 0 && errno == EINTR) continue;
-        if (k <= 0) return acl_fail(sim_env()->chip->dma_fault, "EI0012: SDMA fault: %zu bytes at offset %llu of rank %u", n, (unsigned long long)offset, l->peer);
+        if (k <= 0)
+            return acl_fail(sim_env()->chip->dma_fault, "EI0012: SDMA fault: %zu bytes at offset %llu of rank %u", n,
+                            (unsigned long long)offset, l->peer);
         done += (size_t)k;
     }
     return linger(c, s, l, began, n);

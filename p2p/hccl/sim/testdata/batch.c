@@ -140,11 +140,8 @@ static void init_all(int argc, char **argv)
 }
 
 static const struct scenario all[] = {
-    {"all pairs", all_pairs},
-    {"refused", refused},
-    {"group p2p", group_p2p},
-    {"group devices", group_devices},
-    {"init all", init_all},
+    {"all pairs", all_pairs},         {"refused", refused},   {"group p2p", group_p2p},
+    {"group devices", group_devices}, {"init all", init_all},
 };
 
 PLAY(all)

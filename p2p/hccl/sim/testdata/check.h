@@ -13,31 +13,32 @@
 #include "acl/acl.h"
 #include "hccl/hccl.h"
 
-#define WANT(call, code)                                                                                    \
-    do {                                                                                                    \
-        long got_ = (long)(call);                                                                           \
-        if (got_ != (long)(code)) {                                                                         \
-            const char *m_ = aclGetRecentErrMsg();                                                          \
-            fprintf(stderr, "%s:%d: %s = %ld, want %ld: %s\n", __FILE__, __LINE__, #call, got_, (long)(code), m_ == NULL ? "" : m_); \
-            exit(1);                                                                                        \
-        }                                                                                                   \
+#define WANT(call, code)                                                                                      \
+    do {                                                                                                      \
+        long got_ = (long)(call);                                                                             \
+        if (got_ != (long)(code)) {                                                                           \
+            const char *m_ = aclGetRecentErrMsg();                                                            \
+            fprintf(stderr, "%s:%d: %s = %ld, want %ld: %s\n", __FILE__, __LINE__, #call, got_, (long)(code), \
+                    m_ == NULL ? "" : m_);                                                                    \
+            exit(1);                                                                                          \
+        }                                                                                                     \
     } while (0)
 #define OK(call) WANT(call, 0)
-#define CHECK(cond)                                                             \
-    do {                                                                        \
-        if (!(cond)) {                                                          \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #cond);  \
-            exit(1);                                                            \
-        }                                                                       \
+#define CHECK(cond)                                                            \
+    do {                                                                       \
+        if (!(cond)) {                                                         \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #cond); \
+            exit(1);                                                           \
+        }                                                                      \
     } while (0)
 // The last message names the code.
-#define SAYS(text)                                                                                        \
-    do {                                                                                                  \
-        const char *m_ = aclGetRecentErrMsg();                                                            \
-        if (m_ == NULL || strstr(m_, text) == NULL) {                                                     \
+#define SAYS(text)                                                                                               \
+    do {                                                                                                         \
+        const char *m_ = aclGetRecentErrMsg();                                                                   \
+        if (m_ == NULL || strstr(m_, text) == NULL) {                                                            \
             fprintf(stderr, "%s:%d: message %s, want %s\n", __FILE__, __LINE__, m_ == NULL ? "none" : m_, text); \
-            exit(1);                                                                                      \
-        }                                                                                                 \
+            exit(1);                                                                                             \
+        }                                                                                                        \
     } while (0)
 
 static inline double seconds(void)
@@ -133,7 +134,8 @@ static inline int play(const struct scenario *all, size_t n, int argc, char **ar
     fprintf(stderr, "no scenario %s\n", argv[4]);
     return 2;
 }
-#define PLAY(table) int main(int argc, char **argv) { return play(table, sizeof(table) / sizeof(table[0]), argc, argv); }
+#define PLAY(table) \
+    int main(int argc, char **argv) { return play(table, sizeof(table) / sizeof(table[0]), argc, argv); }
 
 // A file beside the root's that ranks meet by: one says, another waits for it.
 static inline void say(const struct rank *r, const char *what)

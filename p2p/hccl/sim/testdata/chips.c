@@ -109,12 +109,7 @@ static void a3(int argc, char **argv)
 }
 
 static const struct scenario all[] = {
-    {"soc", soc},
-    {"310P", p2p_310},
-    {"910A", no_abort_910a},
-    {"pair", pair},
-    {"three", three_of_910a},
-    {"A3", a3},
+    {"soc", soc}, {"310P", p2p_310}, {"910A", no_abort_910a}, {"pair", pair}, {"three", three_of_910a}, {"A3", a3},
 };
 
 PLAY(all)

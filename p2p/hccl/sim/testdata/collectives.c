@@ -1,5 +1,6 @@
-// Every collective with every type and reduction the chip allows, against naive results. Values are small whole numbers,
-// so every type holds them exactly. Counts cover one element, odd ones and more than the CCL buffer (1 MiB) takes at once.
+// Every collective with every type and reduction the chip allows, against naive results. Values are small whole
+// numbers, so every type holds them exactly. Counts cover one element, odd ones and more than the CCL buffer (1 MiB)
+// takes at once.
 #include "check.h"
 
 static size_t size_of(HcclDataType t)
@@ -191,7 +192,8 @@ static void all_to_all(struct run *x)
     uint32_t n = x->r->size;
     load(x, n * x->count);
     for (uint32_t r = 0; r < n; r++)
-        for (size_t i = 0; i < x->count; i++) store(x->want, r * x->count + i, x->t, held(r, x->r->rank * x->count + i));
+        for (size_t i = 0; i < x->count; i++)
+            store(x->want, r * x->count + i, x->t, held(r, x->r->rank * x->count + i));
     OK(HcclAlltoAll(x->in, x->count, x->t, x->out, x->count, x->t, x->r->comm, x->r->stream));
     same(x, x->out, n * x->count, "AlltoAll");
 }
@@ -257,15 +259,23 @@ static void with_count(struct rank *r, HcclDataType t, size_t count, bool reduce
 
 int main(int argc, char **argv)
 {
-    static const HcclDataType copied[] = {HCCL_DATA_TYPE_INT8, HCCL_DATA_TYPE_UINT8, HCCL_DATA_TYPE_INT16, HCCL_DATA_TYPE_UINT16, HCCL_DATA_TYPE_INT32, HCCL_DATA_TYPE_UINT32, HCCL_DATA_TYPE_INT64, HCCL_DATA_TYPE_UINT64, HCCL_DATA_TYPE_FP16, HCCL_DATA_TYPE_BFP16, HCCL_DATA_TYPE_FP32, HCCL_DATA_TYPE_FP64};
-    static const HcclDataType reducible[] = {HCCL_DATA_TYPE_INT8, HCCL_DATA_TYPE_INT16, HCCL_DATA_TYPE_INT32, HCCL_DATA_TYPE_INT64, HCCL_DATA_TYPE_FP16, HCCL_DATA_TYPE_BFP16, HCCL_DATA_TYPE_FP32};
+    static const HcclDataType copied[] = {HCCL_DATA_TYPE_INT8,   HCCL_DATA_TYPE_UINT8,  HCCL_DATA_TYPE_INT16,
+                                          HCCL_DATA_TYPE_UINT16, HCCL_DATA_TYPE_INT32,  HCCL_DATA_TYPE_UINT32,
+                                          HCCL_DATA_TYPE_INT64,  HCCL_DATA_TYPE_UINT64, HCCL_DATA_TYPE_FP16,
+                                          HCCL_DATA_TYPE_BFP16,  HCCL_DATA_TYPE_FP32,   HCCL_DATA_TYPE_FP64};
+    static const HcclDataType reducible[] = {HCCL_DATA_TYPE_INT8,  HCCL_DATA_TYPE_INT16, HCCL_DATA_TYPE_INT32,
+                                             HCCL_DATA_TYPE_INT64, HCCL_DATA_TYPE_FP16,  HCCL_DATA_TYPE_BFP16,
+                                             HCCL_DATA_TYPE_FP32};
     struct rank r = join(argc, argv);
     // The first call of each kind fixes count and type for its check; all ranks go the same way.
-    for (size_t i = 0; i < sizeof(copied) / sizeof(copied[0]); i++) with_count(&r, copied[i], i == 0 ? 1 : 1000 + i, false);
-    for (size_t i = 0; i < sizeof(reducible) / sizeof(reducible[0]); i++) with_count(&r, reducible[i], i == 0 ? 1 : 1000 + i, true);
+    for (size_t i = 0; i < sizeof(copied) / sizeof(copied[0]); i++)
+        with_count(&r, copied[i], i == 0 ? 1 : 1000 + i, false);
+    for (size_t i = 0; i < sizeof(reducible) / sizeof(reducible[0]); i++)
+        with_count(&r, reducible[i], i == 0 ? 1 : 1000 + i, true);
     with_count(&r, HCCL_DATA_TYPE_FP32, 300001, false);
     with_count(&r, HCCL_DATA_TYPE_FP32, 300001, true);
-    WANT(HcclAllReduce(device(64), device(64), 1, HCCL_DATA_TYPE_FP64, HCCL_REDUCE_SUM, r.comm, r.stream), HCCL_E_NOT_SUPPORT);
+    WANT(HcclAllReduce(device(64), device(64), 1, HCCL_DATA_TYPE_FP64, HCCL_REDUCE_SUM, r.comm, r.stream),
+         HCCL_E_NOT_SUPPORT);
     part(&r);
     return 0;
 }

@@ -104,7 +104,8 @@ static void root_gone(int argc, char **argv)
 
 static int occupy(int port)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct sockaddr_in a = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
     int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
     return bind(fd, (struct sockaddr *)&a, sizeof(a)) == 0 && listen(fd, 1) == 0 ? fd : -1;
@@ -135,8 +136,8 @@ static void ports(int argc, char **argv)
     SAYS("EI0019");
     close(fd);
     OK(HcclGetRootInfo(&info));
-    CHECK(occupy(port) < 0);                                  // taken until all have met
-    WANT(HcclGetRootInfo(&info), HCCL_E_TCP_CONNECT);         // by the same rule
+    CHECK(occupy(port) < 0);                          // taken until all have met
+    WANT(HcclGetRootInfo(&info), HCCL_E_TCP_CONNECT); // by the same rule
     aclGetRecentErrMsg();
     memset(&info, 0, sizeof(info));
     WANT(HcclCommInitRootInfo(1, &info, 0, &comm), HCCL_E_PARA);

@@ -89,12 +89,8 @@ static void task_fails(int argc, char **argv)
 }
 
 static const struct scenario all[] = {
-    {"create", in_creation},
-    {"first", in_first},
-    {"later", in_later},
-    {"rdma", rdma},
-    {"collective", collective},
-    {"task fails", task_fails},
+    {"create", in_creation}, {"first", in_first},        {"later", in_later},
+    {"rdma", rdma},          {"collective", collective}, {"task fails", task_fails},
 };
 
 PLAY(all)

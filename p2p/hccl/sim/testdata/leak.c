@@ -64,7 +64,8 @@ int main(int argc, char **argv)
     OK(aclrtGetMemInfo(ACL_HBM_MEM, &after, &total));
     long grown = resident() - rss;
     if (grown > 512 * 1024 || descriptors() != fds || mappings() > maps + 2 || before != after) {
-        fprintf(stderr, "grew by %ld bytes, descriptors %d -> %d, mappings %d -> %d, HBM %zu -> %zu\n", grown, fds, descriptors(), maps, mappings(), before, after);
+        fprintf(stderr, "grew by %ld bytes, descriptors %d -> %d, mappings %d -> %d, HBM %zu -> %zu\n", grown, fds,
+                descriptors(), maps, mappings(), before, after);
         return 1;
     }
     part(&r);

@@ -64,7 +64,11 @@ typedef enum {
 typedef enum { ACL_EVENT_STATUS_COMPLETE, ACL_EVENT_STATUS_NOT_READY } aclrtEventStatus;
 // The values of the two status enums are in opposite order; so they are in CANN.
 typedef enum { ACL_EVENT_RECORDED_STATUS_NOT_READY, ACL_EVENT_RECORDED_STATUS_COMPLETE } aclrtEventRecordedStatus;
-typedef enum { ACL_STREAM_STATUS_COMPLETE, ACL_STREAM_STATUS_NOT_READY, ACL_STREAM_STATUS_RESERVED = 0xFFFF } aclrtStreamStatus;
+typedef enum {
+    ACL_STREAM_STATUS_COMPLETE,
+    ACL_STREAM_STATUS_NOT_READY,
+    ACL_STREAM_STATUS_RESERVED = 0xFFFF
+} aclrtStreamStatus;
 typedef enum { ACL_HOST_REGISTER_MAPPED } aclrtHostRegisterType;
 typedef enum {
     ACL_RT_OVERFLOW_MODE_SATURATION,
@@ -86,7 +90,10 @@ typedef struct {
 
 typedef enum { ACL_MEM_HANDLE_TYPE_NONE } aclrtMemHandleType;
 typedef enum { ACL_MEM_ALLOCATION_TYPE_PINNED } aclrtMemAllocationType;
-typedef enum { ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM, ACL_RT_MEM_ALLOC_GRANULARITY_RECOMMENDED } aclrtMemGranularityOptions;
+typedef enum {
+    ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM,
+    ACL_RT_MEM_ALLOC_GRANULARITY_RECOMMENDED
+} aclrtMemGranularityOptions;
 typedef struct {
     aclrtMemHandleType handleType;
     aclrtMemAllocationType allocationType;

@@ -43,8 +43,8 @@ HcclResult HcclConfigGetInfo(HcclComm comm, HcclConfigType cfgType, uint32_t inf
 
 HcclResult HcclCommSetMemoryRange(HcclComm comm, void *baseVirPtr, size_t size, size_t alignment, uint64_t flags);
 HcclResult HcclCommUnsetMemoryRange(HcclComm comm, void *baseVirPtr);
-HcclResult HcclCommActivateCommMemory(HcclComm comm, void *virPtr, size_t size, size_t offset,
-                                      aclrtDrvMemHandle handle, uint64_t flags);
+HcclResult HcclCommActivateCommMemory(HcclComm comm, void *virPtr, size_t size, size_t offset, aclrtDrvMemHandle handle,
+                                      uint64_t flags);
 HcclResult HcclCommDeactivateCommMemory(HcclComm comm, void *virPtr);
 HcclResult HcclCommSymWinRegister(HcclComm comm, void *addr, uint64_t size, HcclCommSymWindow *winHandle,
                                   uint32_t flag);

@@ -139,23 +139,23 @@ typedef struct {
 // Each field exists since the version named; a library reads it only when the caller's version is at least that.
 typedef struct {
     char reserved[HCCL_COMM_CONFIG_INFO_BYTES];
-    uint32_t hcclBufferSize;                              // 1, MB
-    uint32_t hcclDeterministic;                           // 1
-    char hcclCommName[HCCL_COMM_NAME_MAX_LENGTH];         // 2
-    char hcclUdi[HCCL_COMM_UDI_MAX_LENGTH];               // 3
-    uint32_t hcclOpExpansionMode;                         // 4
-    uint32_t hcclRdmaTrafficClass;                        // 5
-    uint32_t hcclRdmaServiceLevel;                        // 5
-    uint32_t hcclWorldRankID;                             // 6
-    uint64_t hcclJobID;                                   // 6
-    uint8_t aclGraphZeroCopyEnable;                       // 7
-    int32_t hcclExecTimeOut;                              // 8, s
-    char hcclAlgo[HCCL_COMM_ALGO_MAX_LENGTH];             // 8
+    uint32_t hcclBufferSize;                                 // 1, MB
+    uint32_t hcclDeterministic;                              // 1
+    char hcclCommName[HCCL_COMM_NAME_MAX_LENGTH];            // 2
+    char hcclUdi[HCCL_COMM_UDI_MAX_LENGTH];                  // 3
+    uint32_t hcclOpExpansionMode;                            // 4
+    uint32_t hcclRdmaTrafficClass;                           // 5
+    uint32_t hcclRdmaServiceLevel;                           // 5
+    uint32_t hcclWorldRankID;                                // 6
+    uint64_t hcclJobID;                                      // 6
+    uint8_t aclGraphZeroCopyEnable;                          // 7
+    int32_t hcclExecTimeOut;                                 // 8, s
+    char hcclAlgo[HCCL_COMM_ALGO_MAX_LENGTH];                // 8
     char hcclRetryEnable[HCCL_COMM_RETRY_ENABLE_MAX_LENGTH]; // 8
     char hcclRetryParams[HCCL_COMM_RETRY_PARAMS_MAX_LENGTH]; // 8
     char hcclBufferName[HCCL_COMM_BUFFER_NAME_MAX_LENGTH];   // 9
-    uint32_t hcclQos;                                     // 10
-    uint64_t hcclSymWinMaxMemSizePerRank;                 // 10, GB
+    uint32_t hcclQos;                                        // 10
+    uint64_t hcclSymWinMaxMemSizePerRank;                    // 10, GB
 } HcclCommConfig;
 
 typedef struct {
