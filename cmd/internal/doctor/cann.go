@@ -56,7 +56,7 @@ func (p *patient) hasDevice() bool { return p.Device != "" && p.Device != "none"
 // notLoaded tells a machine without CANN from one whose CANN is out of reach or broken.
 func (p *patient) notLoaded(err error) Finding {
 	if name := p.vars[acl.EnvLib]; name != "" {
-		return found(Fail, fmt.Sprintf("%s=%s: %v", acl.EnvLib, name, err), "name the folder of libhccl.so, or a libhccl_sim.so built for "+p.Arch+", or unset the variable")
+		return found(Fail, fmt.Sprintf("%s=%s: %v", acl.EnvLib, name, err), "name the folder of libhccl.so, or a simulator built for "+p.Arch+" (hccl-sim DIR builds one), or unset the variable")
 	}
 	libs := p.librariesOnDisk()
 	if len(libs) > 0 || errors.Is(err, acl.ErrNoSymbol) {
@@ -64,7 +64,7 @@ func (p *patient) notLoaded(err error) Finding {
 	}
 	const what = "no CANN on this machine (no libhccl.so, no libascendcl.so): bulk bytes go by shared memory on this host and by TCP to others"
 	if p.wanted(OK) == Fail {
-		return found(Fail, what+"; but hccl is asked for", "install CANN and source its set_env.sh, name a simulator in "+acl.EnvLib+", or use --transport auto --device none")
+		return found(Fail, what+"; but hccl is asked for", "install CANN and source its set_env.sh, name a simulator in "+acl.EnvLib+" (hccl-sim DIR builds one), or use --transport auto --device none")
 	}
 	return found(OK, what, "")
 }

@@ -39,18 +39,18 @@ func (s Spec) withDefaults() Spec {
 
 // Result is one size. The names in JSON are those of nccl-tests, as far as they have one.
 type Result struct {
-	Size   int     `json:"size"`       // bytes
-	Count  int     `json:"count"`      // elements of type
-	Type   string  `json:"type"`       // uint8
-	Redop  string  `json:"redop"`      // none
-	Micros float64 `json:"us"`         // one way
-	Algbw  float64 `json:"algbw"`      // GB/s of the stream, each direction
-	Busbw  float64 `json:"busbw"`      // GB/s of the stream, both directions together
-	CPU    float64 `json:"cpu_s_gb"`   // CPU seconds of both ranks a GB
-	Slots  int     `json:"slots"`      // buffers in turn
-	Number int     `json:"messages"`   // of a round of the stream
-	Wrong  int     `json:"wrong"`      // messages with wrong contents
-	Spread float64 `json:"spread"`     // GB/s of the best round over that of the worst
+	Size   int     `json:"size"`     // bytes
+	Count  int     `json:"count"`    // elements of type
+	Type   string  `json:"type"`     // uint8
+	Redop  string  `json:"redop"`    // none
+	Micros float64 `json:"us"`       // one way
+	Algbw  float64 `json:"algbw"`    // GB/s of the stream, each direction
+	Busbw  float64 `json:"busbw"`    // GB/s of the stream, both directions together
+	CPU    float64 `json:"cpu_s_gb"` // CPU seconds of both ranks a GB
+	Slots  int     `json:"slots"`    // buffers in turn
+	Number int     `json:"messages"` // of a round of the stream
+	Wrong  int     `json:"wrong"`    // messages with wrong contents
+	Spread float64 `json:"spread"`   // GB/s of the best round over that of the worst
 }
 
 // peer is how rank 0 makes the other rank run the same job.

@@ -125,7 +125,9 @@ func unknownSubcommand(c *cli.Context) error {
 func names(cmds []*cli.Command) []string {
 	var out []string
 	for _, c := range cmds {
-		out = append(out, c.Name)
+		if !c.Hidden {
+			out = append(out, c.Name)
+		}
 	}
 	return out
 }
