@@ -10,8 +10,13 @@ import (
 	"hcclps/p2p"
 )
 
-// linger bounds how long a Comm that ends waits for the peer to end with it, and for what is on its stream.
-const linger = time.Second
+const (
+	// lingerFor bounds how long a Comm that ends waits for the peer to end with it, and for what is on its stream.
+	lingerFor = time.Second
+	// grace bounds how long it waits for what is on its stream when the peer is lost. A peer that exits when its last send
+	// is complete has given the device all, while this side may have to copy it yet.
+	grace = 100 * time.Millisecond
+)
 
 // Comm is one rank of a pair of devices. It implements p2p.Comm and p2p.Piecewise.
 type Comm struct {
@@ -24,6 +29,7 @@ type Comm struct {
 	broken atomic.Bool   // nothing may be issued any more
 	ending chan struct{} // closed when cause is set
 	settle chan struct{} // closed when there is nothing left to wait for
+	lost   chan struct{} // closed when the connection has ended
 	wrote  chan struct{} // tells the writer that there are frames
 
 	mu      sync.Mutex
@@ -59,7 +65,7 @@ func newComm(d *Device, p *pairing) *Comm {
 	rank := p.mine.Rank
 	c := &Comm{
 		d: d, rank: rank, ctl: p.control, bond: p.bond, piece: p.piece,
-		ending: make(chan struct{}), settle: make(chan struct{}), wrote: make(chan struct{}, 1),
+		ending: make(chan struct{}), settle: make(chan struct{}), lost: make(chan struct{}), wrote: make(chan struct{}, 1),
 		idle: append([]*mark(nil), p.bond.marks...),
 	}
 	for f := range flows {
@@ -186,7 +192,7 @@ func (c *Comm) queue(f frame) {
 
 // pump issues what can be issued. c.mu is held.
 func (c *Comm) pump() {
-	for !c.broken.Load() && len(c.idle) > 0 {
+	for !c.broken.Load() && !c.gone && len(c.idle) > 0 {
 		if c.steps.len() == 0 && !c.decide() {
 			break
 		}

@@ -78,24 +78,37 @@ func (c *Comm) exchange(ctx context.Context) {
 	wire.Go(c.read)
 	wire.Go(c.write)
 	<-c.ending
-	late := time.NewTimer(linger)
-	defer late.Stop()
-	select {
-	case <-c.settle:
-	case <-late.C:
-		c.settleNow()
-	}
+	c.linger()
 	stagers()
 	stage.Wait()
 	c.end()
 	wire.Wait()
 }
 
+// linger waits until nothing is left to wait for, but not for long.
+func (c *Comm) linger() {
+	late := time.NewTimer(lingerFor)
+	defer late.Stop()
+	lost := c.lost
+	for {
+		select {
+		case <-c.settle:
+			return
+		case <-late.C:
+			c.settleNow()
+			return
+		case <-lost:
+			lost = nil
+			late.Reset(grace)
+		}
+	}
+}
+
 // end fails what is pending and gives everything back.
 func (c *Comm) end() {
 	c.mu.Lock()
 	state := endDrained
-	if c.broken.Load() || c.waiting > 0 || c.steps.len() > 0 {
+	if c.broken.Load() || c.waiting > 0 {
 		state = endBroken
 	}
 	c.broken.Store(true)
@@ -132,7 +145,7 @@ func (c *Comm) die(cause error, bye frame) {
 		return
 	}
 	c.cause = cause
-	_ = c.ctl.conn.SetWriteDeadline(time.Now().Add(linger)) // fails only on a connection that is closed
+	_ = c.ctl.conn.SetWriteDeadline(time.Now().Add(lingerFor)) // fails only on a connection that is closed
 	c.queue(bye)
 	close(c.ending)
 	c.checkSettled()
@@ -172,8 +185,12 @@ func (c *Comm) checkSettled() {
 	if c.cause == nil || c.settled {
 		return
 	}
-	if !c.broken.Load() && !c.gone {
-		if !c.bye || c.steps.len() > 0 || c.waiting > 0 || c.untaken() {
+	switch {
+	case c.broken.Load():
+	case c.waiting > 0 || c.untaken():
+		return // what the peer did before it was lost may still come through
+	case !c.gone:
+		if !c.bye || c.steps.len() > 0 {
 			return
 		}
 		if !c.drained {
@@ -220,6 +237,7 @@ func (c *Comm) read() {
 		}
 		if err != nil {
 			c.gone = true
+			close(c.lost)
 			c.die(err, frame{kind: kindBye, flow: byeFault})
 			c.checkSettled()
 		}

@@ -22,7 +22,7 @@ const roleVar = "HCCL_TEST_ROLE"
 
 // role is what a process of a test does.
 type role struct {
-	Kind   string // survivor, sink or source
+	Kind   string // survivor, sink, source or mirror
 	Addr   string // of the survivor, for the others
 	Device int
 }
@@ -85,6 +85,8 @@ func playRole(text string) int {
 		err = survive(ctx, d)
 	case "sink", "source":
 		err = serve(ctx, d, r)
+	case "mirror":
+		err = mirror(ctx, d, r)
 	default:
 		err = errors.New("no such role")
 	}
@@ -100,17 +102,25 @@ const (
 	survivorRank = 1
 )
 
-// serve pairs with the survivor and receives, or sends, until the pair ends.
-func serve(ctx context.Context, d *hccl.Device, r role) error {
+func dial(ctx context.Context, d *hccl.Device, r role) (*hccl.Comm, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", r.Addr)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c, err := d.Pair(ctx, conn, 1-survivorRank)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	go func() { _ = c.Run(ctx) }()
+	return c, nil
+}
+
+// serve pairs with the survivor and receives, or sends, until the pair ends.
+func serve(ctx context.Context, d *hccl.Device, r role) error {
+	c, err := dial(ctx, d, r)
+	if err != nil {
+		return err
+	}
 	buf := make([]byte, roleBytes)
 	for i := byte(0); ; i++ {
 		buf[0], buf[len(buf)-1] = i, i
@@ -123,6 +133,35 @@ func serve(ctx context.Context, d *hccl.Device, r role) error {
 			return err
 		}
 	}
+}
+
+// mirrored is the length of the i-th message to a mirror.
+func mirrored(i int) int {
+	return []int{0, 1, 4097, 100_000, 2 << 20, 2<<20 + 1, 5_000_001, 64}[i%8]
+}
+
+const mirrorCount = 64
+
+// mirror sends every message back, while the next ones arrive.
+func mirror(ctx context.Context, d *hccl.Device, r role) error {
+	c, err := dial(ctx, d, r)
+	if err != nil {
+		return err
+	}
+	var sends []*p2p.Request
+	for i := range mirrorCount {
+		buf := make([]byte, mirrored(i))
+		if err := p2p.Recv(ctx, c, survivorRank, p2p.Bytes(buf)); err != nil {
+			return err
+		}
+		sends = append(sends, c.Isend(survivorRank, p2p.Bytes(buf)))
+	}
+	for _, s := range sends {
+		if err := s.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return c.Close()
 }
 
 // survive pushes to the first peer without pause, while the next ones come and die, and tells what they do and what the
