@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -30,6 +31,7 @@ type epochs struct {
 	candidate  *upgraded
 	peerReady  uint32 // number of the upgrade that the peer has
 	refused    uint32 // number of the last one that the peer could not make
+	dropping   sync.WaitGroup
 }
 
 // round is what this side does in one epoch. It returns why that ended, when nothing of the Comm is left.

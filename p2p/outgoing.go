@@ -44,7 +44,7 @@ func (o *Outgoing) Settle() {
 	o.t.mu.Lock()
 	defer o.t.mu.Unlock()
 	if o.granted < o.total {
-		o.t.drop(o)
+		o.t.receiverGaveUp(o)
 	}
 }
 
@@ -134,8 +134,8 @@ func (t *Transfer) granted(s Signal) error {
 	return nil
 }
 
-// drop ends a transfer that the receiver has given up, as it said; t.mu is held.
-func (t *Transfer) drop(o *Outgoing) {
+// receiverGaveUp ends a transfer that the receiver has given up, as it said; t.mu is held.
+func (t *Transfer) receiverGaveUp(o *Outgoing) {
 	if t.outs[o.id] != o {
 		return
 	}

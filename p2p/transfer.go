@@ -203,7 +203,7 @@ func (t *Transfer) Signalled(s Signal) error {
 		return t.senderGaveUp(s.ID)
 	case SignalDropped:
 		if o := t.outs[s.ID]; o != nil { // else both sides ended it at the same time
-			t.drop(o)
+			t.receiverGaveUp(o)
 		}
 		return nil
 	case SignalReady:
@@ -295,8 +295,10 @@ func (t *Transfer) present() (moved uint64, using uint32) {
 
 // end fails all that is not done. No Comm is open any more.
 func (t *Transfer) end(cause error, tries int) error {
+	defer t.dropping.Wait()
 	t.mu.Lock()
-	candidate := t.candidate
+	defer t.mu.Unlock()
+	t.drop(t.candidate)
 	t.candidate = nil
 	t.dead = fmt.Errorf("move bytes: %w: %w", ErrClosed, cause)
 	if tries > 0 {
@@ -316,13 +318,8 @@ func (t *Transfer) end(cause error, tries int) error {
 		in.finish()
 	}
 	clear(t.voided)
-	dead := t.dead
-	t.mu.Unlock()
-	if candidate != nil {
-		_ = candidate.comm.Close() // it never came into use
-	}
 	if tries > 0 {
-		return dead
+		return t.dead
 	}
 	return cause
 }

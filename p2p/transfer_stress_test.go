@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"hcclps/p2p"
+	"hcclps/p2p/inproc"
 	"hcclps/p2p/p2ptest"
 )
 
@@ -47,6 +48,8 @@ func stress(t *testing.T, seed uint64, count int) {
 	})
 	var all sync.WaitGroup
 	whole := make(chan bool, count)
+	upgrades := rng.IntN(5)
+	all.Go(func() { r.upgradeAgain(rand.New(rand.NewPCG(seed, 2)), upgrades) })
 	for i := range count {
 		from, size := rng.IntN(2), 1+rng.IntN(100_000)
 		sender, receiver := r.ends[from], r.ends[1-from]
@@ -93,6 +96,23 @@ func stress(t *testing.T, seed uint64, count int) {
 		t.Errorf("%d of %d transfers were received whole", n, count)
 	}
 	r.both(1000, 50_000)
+}
+
+// upgradeAgain offers better Comms, which die too, and some of which one side only has.
+func (r *rig) upgradeAgain(rng *rand.Rand, n int) {
+	for attempt := uint32(1); attempt <= uint32(n); attempt++ {
+		comms := inproc.World(2)
+		for _, rank := range rng.Perm(2) {
+			<-time.After(time.Duration(rng.IntN(1500)) * time.Microsecond)
+			if rng.IntN(8) == 0 {
+				_ = comms[rank].Close()
+				r.ends[rank].CannotUpgrade(attempt)
+				continue
+			}
+			faults := p2ptest.Faults{Delay: 200 * time.Microsecond, Cut: 0.005}
+			r.ends[rank].Upgrade(attempt, running(p2ptest.Faulty(comms[rank], rng.Uint64(), faults)))
+		}
+	}
 }
 
 // oneStream moves a stream and says whether it was received whole.

@@ -12,21 +12,25 @@ type upgraded struct {
 // number from 1 that rises, they move to it: nothing more is asked for over the old Comm, and when what was has arrived the next epoch begins over
 // the new. The Transfer owns comm from then on, and closes it when it is not used, or not any more. When it fails the next epoch is one of Open.
 func (t *Transfer) Upgrade(attempt uint32, comm RunningComm) {
+	if !t.adopt(&upgraded{attempt, comm}) {
+		_ = comm.Close() // it will not come into use
+	}
+}
+
+// adopt takes a Comm for the next epoch, unless that is known to be in vain.
+func (t *Transfer) adopt(c *upgraded) bool {
 	t.mu.Lock()
-	old := t.candidate
-	if t.dead == nil && attempt > t.refused {
-		t.candidate = &upgraded{attempt, comm}
-		t.cfg.Post(Signal{Kind: SignalReady, Epoch: t.epoch, Offset: 1, Bytes: attempt})
-		if t.cfg.Rank == 0 && t.bothReady() {
-			t.pause()
-		}
-	} else {
-		old = &upgraded{attempt, comm}
+	defer t.mu.Unlock()
+	if t.dead != nil || c.attempt <= t.refused {
+		return false
 	}
-	t.mu.Unlock()
-	if old != nil {
-		_ = old.comm.Close() // it never came into use
+	t.drop(t.candidate)
+	t.candidate = c
+	t.cfg.Post(Signal{Kind: SignalReady, Epoch: t.epoch, Offset: 1, Bytes: c.attempt})
+	if t.cfg.Rank == 0 && t.bothReady() {
+		t.pause()
 	}
+	return true
 }
 
 // CannotUpgrade tells the peer that this side has no Comm of that attempt.
@@ -58,7 +62,14 @@ func (t *Transfer) peerIsReady(s Signal) {
 func (t *Transfer) discard(attempt uint32) {
 	if c := t.candidate; c != nil && c.attempt == attempt {
 		t.candidate = nil
-		_ = c.comm.Close() // it never came into use
+		t.drop(c)
+	}
+}
+
+// drop closes a Comm that never came into use, beside the caller, who may be the reader of the control plane; t.mu is held.
+func (t *Transfer) drop(c *upgraded) {
+	if c != nil {
+		t.dropping.Go(func() { _ = c.comm.Close() })
 	}
 }
 

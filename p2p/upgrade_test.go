@@ -108,6 +108,7 @@ func TestUpgradeOfOneSideIsNone(t *testing.T) {
 		synctest.Wait()
 		early := better()
 		r.ends[0].Upgrade(1, early[0]) // of an attempt that the other side has given up
+		synctest.Wait()
 		if !early[0].isClosed() {
 			t.Error("it is kept")
 		}
@@ -138,6 +139,7 @@ func TestUpgradeOfOneSideIsNone(t *testing.T) {
 			}
 		}
 		r.ends[0].Upgrade(5, first[0]) // too late
+		synctest.Wait()
 		for _, c := range []*counted{third[0], third[1], last[0], last[1]} {
 			if !c.isClosed() {
 				t.Error("a comm outlives its transfer")
