@@ -149,6 +149,7 @@ func (c *caller) call(ctx context.Context, call Call) (Reply, error) {
 	if body != nil {
 		body.Cancel(err)
 		<-body.Done()
+		err = because(err, body.Err())
 	}
 	return Reply{}, err
 }

@@ -238,7 +238,7 @@ func TestBulkConnectionCannotBeMade(t *testing.T) {
 		_, err := w.call(link.Call{Head: []byte("echo")}) // needs none
 		check(t, err)
 		_, err = w.call(link.Call{Head: []byte("echo"), Body: [][]byte{make([]byte, 1<<20)}})
-		want(t, err, link.ErrPeer, "bulk connection", "no more ports", "4 tries")
+		want(t, err, link.ErrPeer, "bulk connection", "send 2 with s1: 0 of 1048576 bytes, 4 tries", "no more ports")
 		w.ping()
 	})
 }

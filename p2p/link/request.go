@@ -125,7 +125,7 @@ func (r *Request) deliver(send *p2p.Outgoing) error {
 	if send.Err() == nil {
 		return nil // it was complete at that moment
 	}
-	return cause
+	return because(cause, send.Err())
 }
 
 // ended says why the handler's context has ended while the caller took the body. Time alone is no reason the caller could be told: chunks may

@@ -228,10 +228,10 @@ func (s *session) receive(ctx context.Context, in *p2p.Incoming, gone <-chan str
 	if in.Err() == nil {
 		return nil // it was complete at that moment
 	}
-	return cause
+	return because(cause, in.Err())
 }
 
-// outcome is the error of a body that has ended by itself. When bodies cannot be moved the session is about to end, and says why.
+// outcome is the error of a body that has ended by itself: because bodies cannot be moved, or with the session, which then says why.
 func (s *session) outcome(err error) error {
 	if err == nil {
 		return nil
@@ -240,5 +240,14 @@ func (s *session) outcome(err error) error {
 		return ErrCancelled
 	}
 	<-s.done
-	return s.err
+	return because(s.err, err)
+}
+
+// because is the cause that a body was given up for, unless it had failed of itself, which says more.
+func because(cause, own error) error {
+	var fault *p2p.TransferError
+	if errors.As(own, &fault) && fault.Tries > 0 {
+		return lost(fmt.Errorf("bulk connection: %w", own))
+	}
+	return cause
 }
