@@ -18,11 +18,14 @@ import (
 // after the other. The Comm owns conn; on error conn is closed. An error that wraps ErrChip, ErrBudget, ErrRefused or
 // ErrBusy means that another backend should carry the pair.
 func (d *Device) Pair(ctx context.Context, conn net.Conn, rank int) (*Comm, error) {
+	began := time.Now()
 	c, err := d.pair(ctx, conn, rank)
 	if err != nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("pair device %d with %s: %w", d.cfg.Device, conn.RemoteAddr(), err)
 	}
+	d.log.Info("pair is made over hccl", "device", d.cfg.Device, "peer", conn.RemoteAddr(), "communicator", c.bond.name,
+		"took", time.Since(began), "simulator", d.self.Simulator != "")
 	return c, nil
 }
 

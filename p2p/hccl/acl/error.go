@@ -86,6 +86,14 @@ func (e *Error) Action() Action {
 	return e.code().action
 }
 
+// ActionOf is what to do about err: Rebuild unless there is an *Error in it that says otherwise.
+func ActionOf(err error) Action {
+	if e := (*Error)(nil); errors.As(err, &e) {
+		return e.Action()
+	}
+	return Rebuild
+}
+
 func (e *Error) code() code {
 	if e.HCCL {
 		return hcclCodes[e.Code]

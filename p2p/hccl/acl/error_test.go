@@ -33,7 +33,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 				t.Errorf("%q does not say %q", text, want)
 			}
 		}
-		if test.err.Action() != test.action {
+		if ActionOf(fmt.Errorf("do: %w", test.err)) != test.action {
 			t.Errorf("%s: action %v, want %v", text, test.err.Action(), test.action)
 		}
 		if len(text) > 1000 {
@@ -56,6 +56,12 @@ func TestErrorClasses(t *testing.T) {
 	}
 	if !IsNoMemory(wrap(aclrtMalloc, false, 207001)) || !IsNoMemory(wrap(hcclSend, true, 24)) || IsNoMemory(wrap(hcclSend, true, 4)) {
 		t.Error("IsNoMemory")
+	}
+}
+
+func TestActionOfOthers(t *testing.T) {
+	if ActionOf(errors.New("x")) != Rebuild || ActionOf(nil) != Rebuild {
+		t.Error("an error of ours is not for rebuilding")
 	}
 }
 
