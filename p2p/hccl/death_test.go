@@ -34,25 +34,27 @@ func told(t *testing.T, lines <-chan string, want string) string {
 func TestPeerDies(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		die   string
+		fault string // of the peer
 		says  string // what the survivor says of it
-		again string // and of the next peer
+		why   string
+		again string // what it says of the next peer
 	}{
-		{"create", "refused", "refused"}, // there is no way out of a creation but to wait
-		{"first", "refused", "paired"},
-		{"later:3", "lost", "paired"},
+		{"HCCL_SIM_DIE=create", "refused", "peer lost", "refused"}, // there is no way out of a creation but to wait
+		{"HCCL_SIM_DIE=first", "refused", "peer lost", "paired"},
+		{"HCCL_SIM_DIE=later:3", "lost", "peer lost", "paired"},
+		{"HCCL_SIM_ISSUE_MS=60000", "refused", "the first operator took too long", "paired"}, // it is stuck there, and lives
 	}
 	for _, test := range tests {
-		t.Run(test.die, func(t *testing.T) {
+		t.Run(test.fault, func(t *testing.T) {
 			t.Parallel()
 			// The peer, which is the root, is to be dead before the survivor asks it.
 			_, lines := start(t, role{Kind: "survivor", Device: 0}, "HCCL_SIM_CREATE_MS=200")
 			addr := told(t, lines, "listens")
 			start(t, role{Kind: "sink", Addr: addr, Device: 1})
 			told(t, lines, "pushed")
-			start(t, role{Kind: "source", Addr: addr, Device: 2}, "HCCL_SIM_DIE="+test.die)
+			start(t, role{Kind: "source", Addr: addr, Device: 2}, test.fault)
 			why := told(t, lines, test.says)
-			if !strings.Contains(why, "peer lost") {
+			if !strings.Contains(why, test.why) {
 				t.Errorf("the survivor says %q", why)
 			}
 			told(t, lines, "pushed")

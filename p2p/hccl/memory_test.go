@@ -148,6 +148,43 @@ func TestMemoryOfAnotherDevice(t *testing.T) {
 	}
 }
 
+// The last piece is filled while the first is taken: neither can go on before the other has begun.
+func TestPiecesOverlap(t *testing.T) {
+	const piece, count = 4096, 4
+	devices := [2]*hccl.Device{
+		device(t, hccl.Config{Device: 0, Piece: piece, Depth: count}), device(t, hccl.Config{Device: 1, Piece: piece, Depth: count}),
+	}
+	comms := mustPair(t, devices)
+	run(t, comms)
+	ctx := bound(t)
+	filling, taking := make(chan struct{}), make(chan struct{})
+	meet := func(mine, other chan struct{}) error {
+		close(mine)
+		select {
+		case <-other:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	filled, taken := 0, 0
+	send := comms[0].IsendFunc(1, piece*count, func([]byte) error {
+		if filled++; filled == count {
+			return meet(filling, taking)
+		}
+		return nil
+	})
+	recv := comms[1].IrecvFunc(0, piece*count, func([]byte) error {
+		if taken++; taken == 1 {
+			return meet(taking, filling)
+		}
+		return nil
+	})
+	if err := errors.Join(send.Wait(ctx), recv.Wait(ctx)); err != nil || filled != count || taken != count {
+		t.Errorf("%d pieces filled, %d taken: %v", filled, taken, err)
+	}
+}
+
 // A function's error is the end of the pair, and the peer hears why.
 func TestPiecewiseErrors(t *testing.T) {
 	devices := [2]*hccl.Device{device(t, hccl.Config{Device: 0}), device(t, hccl.Config{Device: 1})}
