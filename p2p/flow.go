@@ -172,17 +172,21 @@ func (f *flow) send(d *departing) bool {
 		d.req = f.comm.Isend(f.peer, Bytes(b))
 		return true
 	}
-	if p, ok := d.of.src.(*pieces); ok {
+	src := d.of.src
+	if p, ok := src.(*pieces); ok {
 		if b, ok := p.slice(d.off, d.n); ok {
 			d.req = f.comm.Isend(f.peer, Bytes(b))
 			return true
 		}
-	} else if p, ok := f.comm.(Piecewise); ok {
-		d.req = p.IsendFunc(f.peer, d.n, f.filler(d.chunk))
+		own := *p // the Comm fills while the next chunk is issued
+		src = &own
+	}
+	if p, ok := f.comm.(Piecewise); ok {
+		d.req = p.IsendFunc(f.peer, d.n, filler(d.chunk, src))
 		return true
 	}
 	d.scratch = f.t.pool.Get(d.n)
-	if err := d.of.src.Fill(d.off, d.scratch); err != nil {
+	if err := src.Fill(d.off, d.scratch); err != nil {
 		f.t.sourceFailed(d.of, err)
 		f.t.pool.Put(d.scratch)
 		d.genuine, d.scratch = false, nil
@@ -193,10 +197,10 @@ func (f *flow) send(d *departing) bool {
 }
 
 // filler fills the pieces of one chunk. An error of the source ends the epoch, as the peer may take anything else for the bytes.
-func (f *flow) filler(c chunk) func(piece []byte) error {
+func filler(c chunk, src Source) func(piece []byte) error {
 	off := c.off
 	return func(piece []byte) error {
-		if err := c.of.src.Fill(off, piece); err != nil {
+		if err := src.Fill(off, piece); err != nil {
 			c.of.Cancel(err)
 			return err
 		}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"net"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,44 +22,9 @@ func overShapedLink(t testing.TB, shape p2ptest.Shape, policy p2p.Policy) [2]*p2
 	t.Helper()
 	var conns [2]net.Conn
 	conns[0], conns[1] = inproc.Pipe(0)
-	var ends [2]*p2p.Transfer
-	var wires [2]chan p2p.Signal
-	var all sync.WaitGroup
-	ctx, stop := context.WithCancel(t.Context())
-	for rank := range 2 {
-		wires[rank] = make(chan p2p.Signal, 1000)
-	}
-	for rank := range 2 {
-		var err error
-		ends[rank], err = p2p.NewTransfer(p2p.TransferConfig{
-			Rank: rank, Peer: "other", Policy: policy,
-			Open: func(context.Context, uint32) (p2p.RunningComm, error) {
-				return tcp.Pair([]net.Conn{shape.Conn(conns[rank])}, rank), nil
-			},
-			Post: func(s p2p.Signal) { wires[1-rank] <- s },
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		all.Go(func() { _ = ends[rank].Run(ctx) })
-		all.Go(func() {
-			for {
-				select {
-				case s := <-wires[rank]:
-					if err := ends[rank].Signalled(s); err != nil {
-						t.Error(err)
-					}
-				case <-ctx.Done():
-					return
-				}
-			}
-		})
-	}
-	t.Cleanup(func() {
-		stop()
-		all.Wait()
+	return connected(t, policy, func(_ context.Context, rank int) (p2p.RunningComm, error) {
+		return tcp.Pair([]net.Conn{shape.Conn(conns[rank])}, rank), nil
 	})
-	return ends
 }
 
 // slowCodec takes its time for every byte, as an encoder, and as a decoder that applies what it decodes.
@@ -147,20 +111,8 @@ func BenchmarkOverlap(b *testing.B) {
 		src[i] = float32(i % 1000)
 	}
 	ends := overShapedLink(b, p2ptest.Shape{Bandwidth: wire}, p2p.Policy{})
-	buf := make([]byte, 1<<20)
-	alone := func(work func(off int, p []byte) error) float64 {
-		var took time.Duration
-		for range 2 { // the first time touches new memory
-			began := time.Now()
-			for off := 0; off < src.Len(); off += len(buf) {
-				_ = work(off, buf)
-			}
-			took = time.Since(began)
-		}
-		return took.Seconds()
-	}
-	encode, apply := alone(src.Fill), alone(dst.Take)
-	slowest := max(float64(src.Len())/wire, encode, apply)
+	alone := codecAlone(src, dst)
+	slowest := max(float64(src.Len())/wire, alone.encode, alone.apply)
 	b.SetBytes(int64(src.Len()))
 	id := uint64(0)
 	for b.Loop() {
@@ -173,6 +125,6 @@ func BenchmarkOverlap(b *testing.B) {
 		}
 	}
 	b.ReportMetric(b.Elapsed().Seconds()/float64(b.N)/slowest, "x-slowest")
-	b.ReportMetric(encode*1e3, "encode-ms")
-	b.ReportMetric(apply*1e3, "apply-ms")
+	b.ReportMetric(alone.encode*1e3, "encode-ms")
+	b.ReportMetric(alone.apply*1e3, "apply-ms")
 }

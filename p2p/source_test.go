@@ -93,6 +93,23 @@ func sourceAndSink(t *testing.T, piecewise bool) {
 		t.Errorf("a source that failed: %v, %v", in.Err(), out.Err())
 	}
 	r.both(9, 40_000)
+	manyPieces(r, body)
+}
+
+func manyPieces(r *rig, body []byte) {
+	r.Helper()
+	var scattered [][]byte
+	for part := range slices.Chunk(body, 777) {
+		scattered = append(scattered, part, nil)
+	}
+	whole := make([]byte, len(body))
+	out := r.ends[0].Send(10, scattered...)
+	in := r.ends[1].Receive(10, p2p.Push, whole)
+	r.wait(in.Done())
+	r.wait(out.Done())
+	if in.Err() != nil || out.Err() != nil || !bytes.Equal(whole, body) {
+		r.Errorf("many pieces: %v, %v", in.Err(), out.Err())
+	}
 }
 
 // inPieces makes a Comm Piecewise, in pieces of 128 bytes, by way of other memory.
