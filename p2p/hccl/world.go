@@ -82,7 +82,8 @@ type World struct {
 
 	mu      sync.Mutex
 	cause   error
-	waiting int
+	waiting int  // operators that are not through
+	inside  bool // the issuer is in an operator, perhaps for long: in the first one it waits for all ranks
 }
 
 // World makes the communicator of the ranks that call it with the same root info, size and name. A name is used once. The
@@ -133,7 +134,7 @@ func (d *Device) furnishWorld(ctx context.Context, b *bond, rank, size int) (*Wo
 	for _, k := range b.marks {
 		w.marks <- k
 	}
-	b.watched.comm, b.watched.fail = b.comm, func(err error) { w.end(err, endBroken) }
+	b.watched.comm, b.watched.fail = b.comm, w.end
 	d.waiter.watch(b.watched)
 	return w, nil
 }
@@ -147,17 +148,11 @@ func (w *World) Size() int { return w.size }
 // Close destroys the communicator. Operators under way fail with p2p.ErrClosed, and their memory must not be used until the
 // Device's Run has returned, unless all of them had completed. It may be called more than once.
 func (w *World) Close() error {
-	w.mu.Lock()
-	state := endDrained
-	if w.waiting > 0 {
-		state = endStuck // perhaps in its first operator
-	}
-	w.mu.Unlock()
-	w.end(p2p.ErrClosed, state)
+	w.end(p2p.ErrClosed)
 	return nil
 }
 
-func (w *World) end(cause error, state ending) {
+func (w *World) end(cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.cause != nil {
@@ -165,6 +160,13 @@ func (w *World) end(cause error, state ending) {
 	}
 	w.cause = cause
 	close(w.closed)
+	state := endDrained
+	switch {
+	case w.inside:
+		state = endStuck
+	case w.waiting > 0:
+		state = endBroken
+	}
 	w.d.bury(w.bond, state, func(error) {})
 }
 
@@ -211,14 +213,13 @@ func (w *World) issue(ctx context.Context, f func(b *bond) error) error {
 
 // launch runs on the issuer.
 func (w *World) launch(k *mark, f func(b *bond) error, done chan<- error) {
-	select {
-	case <-w.closed:
+	if !w.enter() {
 		done <- p2p.ErrClosed
 		return
-	default:
 	}
 	launched := time.Now()
 	err := f(w.bond)
+	w.leave()
 	if err == nil {
 		err = w.d.lib.RecordEvent(k.end, w.bond.stream)
 	}
@@ -227,6 +228,20 @@ func (w *World) launch(k *mark, f func(b *bond) error, done chan<- error) {
 		return
 	}
 	w.d.waiter.await(w.bond.ops, k.end, func(err error) { done <- w.d.verdict(w.bond, launched, err) })
+}
+
+// enter says whether the issuer may go into an operator; from then on a Close frees it by destroying the communicator.
+func (w *World) enter() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.inside = w.cause == nil
+	return w.inside
+}
+
+func (w *World) leave() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.inside = false
 }
 
 // verdict is whether what was launched on a bond went well. The event behind work that failed happens all the same, so the
