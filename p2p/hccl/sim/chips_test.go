@@ -8,6 +8,7 @@ func TestChips(t *testing.T) {
 	scenarios(t, "chips", []scenario{
 		{name: "310P", size: 2, env: []string{"HCCL_SIM_CHIP=310P"}},
 		{name: "910A", size: 2, env: []string{old, quick, "HCCL_EXEC_TIMEOUT=200"}},
+		{name: "cluster", size: 2, env: []string{old}},
 		{name: "three", size: 3, env: []string{old}},
 		{name: "A3", size: 2, env: []string{"HCCL_SIM_CHIP=A3", "HCCL_SIM_CANN=9.0"}, args: []string{"1"}},
 	})

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -24,8 +25,14 @@ func TestCreation(t *testing.T) {
 		{name: "budget", size: 2, env: []string{"HCCL_SIM_HBM=40M"}, args: []string{"3"}},
 	})
 	again := basePort(t)
+	first, err := strconv.Atoi(basePort(t))
+	if err != nil {
+		t.Fatal(err)
+	}
 	scenarios(t, "creation", []scenario{
 		{name: "ports are freed", env: []string{"HCCL_IF_BASE_PORT=" + again}, args: []string{again}},
+		{name: "port range", env: []string{fmt.Sprintf("HCCL_HOST_SOCKET_PORT_RANGE=%d,%d-%d", first, first+2, first+2)}},
+		{name: "sub", size: 3, env: []string{"HCCL_HOST_SOCKET_PORT_RANGE=auto"}},
 		{name: "budget", size: 2, env: []string{"HCCL_SIM_HBM=40M", "HCCL_SIM_CANN=9.0"}, args: []string{"24"}},
 	})
 }
@@ -70,6 +77,12 @@ func TestEnvironmentIsChecked(t *testing.T) {
 		"HCCL_DFS_CONFIG":        "connection_fault_detection_time:5",
 		"HCCL_WHITELIST_DISABLE": "2",
 		"HCCL_WHITELIST_FILE":    "",
+		"HCCL_ALGO":              "level1:rings",
+		"HCCL_SOCKET_FAMILY":     "AF_UNIX",
+		"HCCL_OP_EXPANSION_MODE": "NPU",
+		"HCCL_INTRA_ROCE_ENABLE": "0",
+
+		"HCCL_HOST_SOCKET_PORT_RANGE": "60000-50000",
 	} {
 		env := []string{name + "=" + value}
 		if name == "HCCL_WHITELIST_FILE" {
@@ -85,7 +98,11 @@ func TestRankTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scenarios(t, "creation", []scenario{{name: "rank table", size: 2, args: []string{table}}})
+	scenarios(t, "creation", []scenario{
+		{name: "rank table", size: 2, args: []string{table}},
+		{name: "damaged tables", args: []string{table}},
+		{name: "sub", size: 3, env: []string{"HCCL_ALGO=allreduce=level0:NA;level1:H-D_R/allgather=level1:NHR", "HCCL_OP_EXPANSION_MODE=HOST"}},
+	})
 	for says, text := range map[string]string{
 		"not JSON":      `{"version": "1.0", "server_list": [`,
 		"version":       `{"version": "3.0"}`,

@@ -46,6 +46,9 @@
 //	HCCL_SIM_NOOP        1: operators, copies and events do nothing, to measure the cost of a binding
 //	HCCL_SIM_QUIET       1: no banner
 //
+// A task that failed in a stream is told once, by the next wait for the stream, and for good where the stream stops on
+// failure; what is queued behind it runs all the same, and events recorded behind it complete: check the stream.
+//
 // HCCL's own variables (HCCL_CONNECT_TIMEOUT, HCCL_EXEC_TIMEOUT, HCCL_BUFFSIZE, HCCL_IF_IP, HCCL_IF_BASE_PORT, ...)
 // are read and range-checked as HCCL does; ASCEND_RT_VISIBLE_DEVICES and ASCEND_GLOBAL_LOG_LEVEL work too (logs go to
 // stderr; level 4 is silence).

@@ -20,8 +20,12 @@ func TestRulesOfSendAndRecv(t *testing.T) {
 		{name: "both send first", size: 2, env: []string{quick}},
 		{name: "first count differs", size: 2},
 		{name: "first type differs", size: 2},
+		{name: "versions differ", size: 2},
+		{name: "buffers differ", size: 2},
+		{name: "three ranks", size: 3},
 		{name: "later count differs", size: 2, env: []string{quick, "HCCL_EXEC_TIMEOUT=100"}},
 		{name: "bandwidth", size: 2, env: []string{"HCCL_SIM_BANDWIDTH=32M"}},
+		{name: "bandwidth", size: 2, env: []string{"HCCL_SIM_LATENCY_US=40000"}},
 	})
 }
 

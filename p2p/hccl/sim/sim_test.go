@@ -78,9 +78,12 @@ func program(t *testing.T, dir, name string, more ...string) string {
 			"-o", exe, "-L", dir, "-lhccl", "-lhcomm", "-lascendcl",
 		}
 		if err := run(t.Context(), cc, append(args, more...)); err != nil {
-			t.Error(err)
+			t.Fatal(err)
 		}
 	})
+	if _, err := os.Stat(exe); err != nil {
+		t.Fatal(err)
+	}
 	return exe
 }
 

@@ -43,15 +43,84 @@ int env_exec_timeout(int seconds)
     return seconds < 68 ? 68 : seconds / 68 * 68;
 }
 
+// Variables that take one of a few words.
+static const struct {
+    const char *name, *words; // between bars
+} worded[] = {
+    {"HCCL_DETERMINISTIC", "|false|true|strict|"},
+    {"HCCL_WHITELIST_DISABLE", "|0|1|"},
+    {"HCCL_ENTRY_LOG_ENABLE", "|0|1|"},
+    {"HCCL_DIAGNOSE_ENABLE", "|0|1|"},
+    {"HCCL_INTRA_PCIE_ENABLE", "|0|1|"},
+    {"HCCL_INTRA_ROCE_ENABLE", "|0|1|"},
+    {"HCCL_SOCKET_FAMILY", "|af_inet|af_inet6|"},
+    {"HCCL_INTER_HCCS_DISABLE", "|true|false|"},
+    {"HCCL_RDMA_PCIE_DIRECT_POST_NOSTRICT", "|true|false|"},
+    {"HCCL_OP_EXPANSION_MODE", "|host|host_ts|ai_cpu|aicpu_ts|aicpu_cachedisable|aiv|ccu_ms|ccu_sched|"},
+};
+
+static bool among(const char *words, const char *value)
+{
+    char lower[64] = "|";
+    size_t n = 1;
+    for (; *value != 0 && n < sizeof(lower) - 2; value++)
+        lower[n++] = (char)(*value >= 'A' && *value <= 'Z' ? *value + 32 : *value);
+    lower[n++] = '|';
+    lower[n] = 0;
+    return n > 2 && strstr(words, lower) != NULL;
+}
+
+// Every "levelN:algorithm" of HCCL_ALGO must name a level and an algorithm there is.
+static bool algo_ok(const char *v)
+{
+    for (const char *p = strstr(v, "level"); p != NULL; p = strstr(p + 1, "level")) {
+        char word[24] = "";
+        if (p[5] < '0' || p[5] > '2' || p[6] != ':') return false;
+        sscanf(p + 7, "%23[A-Za-z0-9_-]", word);
+        if (!among(p[5] == '0' ? "|na|" : "|na|ring|h-d_r|nhr|nhr_v1|nb|ahc|pipeline|pairwise|", word)) return false;
+    }
+    return strstr(v, "level") != NULL;
+}
+
+// "60000-60050,60100" or "auto".
+static bool ports_ok(const char *v)
+{
+    if (strcmp(v, "auto") == 0) return true;
+    for (const char *p = v;;) {
+        char *end;
+        long low = strtol(p, &end, 10), high = low;
+        if (end == p) return false;
+        if (*end == '-') high = strtol(end + 1, &end, 10);
+        if (low < 1 || high < low || high > 65535) return false;
+        if (*end == 0) return true;
+        if (*end != ',') return false;
+        p = end + 1;
+    }
+}
+
+static void check_words(void)
+{
+    for (size_t i = 0; i < sizeof(worded) / sizeof(worded[0]); i++) {
+        const char *v = getenv(worded[i].name);
+        if (v != NULL && !among(worded[i].words, v)) bad(worded[i].name, v, worded[i].words);
+    }
+    const char *v = getenv("HCCL_ALGO");
+    if (v != NULL && !algo_ok(v)) bad("HCCL_ALGO", v, "level0:NA;level1:<algorithm>;...");
+    const char *const ranges[] = {"HCCL_HOST_SOCKET_PORT_RANGE", "HCCL_NPU_SOCKET_PORT_RANGE"};
+    for (int i = 0; i < 2; i++) {
+        v = getenv(ranges[i]);
+        if (v != NULL && !ports_ok(v)) bad(ranges[i], v, "ports as 60000-60050,60100, or auto");
+    }
+    const char *pcie = getenv("HCCL_INTRA_PCIE_ENABLE"), *roce = getenv("HCCL_INTRA_ROCE_ENABLE");
+    bool p = pcie != NULL && *pcie == '1', r = roce != NULL && *roce == '1';
+    if ((p && r) || (pcie != NULL && !p && roce == NULL) || (roce != NULL && !r && pcie == NULL))
+        bad("HCCL_INTRA_ROCE_ENABLE", roce == NULL ? "" : roce, "one of PCIe and RoCE");
+}
+
 static void read_words(void)
 {
     const char *v = getenv("HCCL_DETERMINISTIC");
-    if (v != NULL) {
-        if (strcasecmp(v, "false") == 0) env.deterministic = 0;
-        else if (strcasecmp(v, "true") == 0) env.deterministic = 1;
-        else if (strcasecmp(v, "strict") == 0) env.deterministic = 2;
-        else bad("HCCL_DETERMINISTIC", v, "true, false or strict");
-    }
+    if (v != NULL) env.deterministic = strcasecmp(v, "strict") == 0 ? 2 : strcasecmp(v, "true") == 0;
     v = getenv("HCCL_IF_IP");
     if (v != NULL) {
         struct in_addr a;
@@ -59,7 +128,6 @@ static void read_words(void)
         snprintf(env.ip, sizeof(env.ip), "%s", v);
     }
     v = getenv("HCCL_WHITELIST_DISABLE");
-    if (v != NULL && strcmp(v, "0") != 0 && strcmp(v, "1") != 0) bad("HCCL_WHITELIST_DISABLE", v, "0 or 1");
     const char *file = getenv("HCCL_WHITELIST_FILE");
     if (v != NULL && strcmp(v, "0") == 0 && (file == NULL || access(file, R_OK) != 0))
         bad("HCCL_WHITELIST_FILE", file == NULL ? "" : file, "a readable file while HCCL_WHITELIST_DISABLE=0");
@@ -102,6 +170,7 @@ static void read_env(void)
         env.base_port_set = true;
     }
     env.exec_timeout = env_exec_timeout(env.exec_timeout);
+    check_words();
     read_words();
 }
 

@@ -82,15 +82,18 @@ static bool move(int fd, void *buf, size_t n, bool out, int64_t deadline)
     return true;
 }
 
+// The root's own process is told last: told first, it might end, and this thread with it, before the others hear.
 static void answer_all(struct server *s, HcclResult code, const char *message)
 {
     struct verdict v = {.code = (uint32_t)code, .n = s->n};
     snprintf(v.message, sizeof(v.message), "%s", message);
     int64_t soon = now_ns() + 5000000000;
-    for (uint32_t i = 0; i < s->n; i++) {
-        if (s->conns[i] < 0) continue;
-        if (move(s->conns[i], &v, sizeof(v), true, soon) && code == HCCL_SUCCESS)
-            move(s->conns[i], s->members, s->n * sizeof(struct member), true, soon);
+    for (int own = 0; own < 2; own++) {
+        for (uint32_t i = 0; i < s->n; i++) {
+            if (s->conns[i] < 0 || (s->members[i].pid == (int32_t)getpid()) != (own == 1)) continue;
+            if (move(s->conns[i], &v, sizeof(v), true, soon) && code == HCCL_SUCCESS)
+                move(s->conns[i], s->members, s->n * sizeof(struct member), true, soon);
+        }
     }
 }
 

@@ -198,8 +198,8 @@ uint64_t stream_push(struct stream *s, struct task *t);      // gives the number
 aclError stream_wait(struct stream *s, uint64_t seq, int64_t timeout_ns);
 void stream_saw(int id, uint64_t seq); // the host knows that this task ended; under sim_lock
 struct stream *stream_by_id(int id);   // under sim_lock
-int stream_last_id(void);              // under sim_lock
-void streams_drop(struct context *c);  // aborts and frees all streams of a context
+struct stream *stream_after(int id, int device);
+void streams_drop(struct context *c); // aborts and frees all streams of a context
 void streams_abort(int device, aclError code);
 void streams_stop_on_failure(struct context *c);
 void event_wake_all(void);

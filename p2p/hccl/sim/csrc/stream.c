@@ -21,8 +21,6 @@ struct stream *stream_by_id(int id)
     return s;
 }
 
-int stream_last_id(void) { return next_id - 1; }
-
 void stream_saw(int id, uint64_t seq)
 {
     struct stream *s = stream_by_id(id);
@@ -300,12 +298,20 @@ void streams_drop(struct context *c)
     c->deflt = NULL;
 }
 
-void streams_abort(int device, aclError code)
+// The first stream of a device after an id, with sim_lock released.
+struct stream *stream_after(int id, int device)
 {
+    struct stream *found = NULL;
     pthread_mutex_lock(&sim_lock);
     for (struct stream *s = streams; s != NULL; s = s->next)
-        if (s->ctx->device == device) stream_abort(s, code);
+        if (s->ctx->device == device && s->id > id && (found == NULL || s->id < found->id)) found = s;
     pthread_mutex_unlock(&sim_lock);
+    return found;
+}
+
+void streams_abort(int device, aclError code)
+{
+    for (struct stream *s = stream_after(-1, device); s != NULL; s = stream_after(s->id, device)) stream_abort(s, code);
 }
 
 void streams_stop_on_failure(struct context *c)

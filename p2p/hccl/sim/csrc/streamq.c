@@ -121,21 +121,14 @@ static aclError device_wait(int32_t timeout)
 {
     struct context *c;
     aclError rc = context_need(&c);
+    if (rc != ACL_SUCCESS) return rc;
     int64_t until = timeout < 0 ? -1 : now_ns() + timeout * 1000000LL;
-    for (int id = -1; rc == ACL_SUCCESS;) {
-        struct stream *next = NULL;
-        pthread_mutex_lock(&sim_lock);
-        for (int i = id + 1; next == NULL && i <= stream_last_id(); i++) {
-            struct stream *s = stream_by_id(i);
-            if (s != NULL && s->ctx->device == c->device) next = s;
-        }
-        pthread_mutex_unlock(&sim_lock);
-        if (next == NULL) break;
-        id = next->id;
+    for (struct stream *s = stream_after(-1, c->device); s != NULL; s = stream_after(s->id, c->device)) {
         int64_t left = until < 0 ? -1 : until - now_ns();
-        rc = stream_wait(next, UINT64_MAX, until >= 0 && left < 0 ? 0 : left);
+        rc = stream_wait(s, UINT64_MAX, until >= 0 && left < 0 ? 0 : left);
+        if (rc != ACL_SUCCESS) return rc;
     }
-    return rc;
+    return ACL_SUCCESS;
 }
 
 aclError aclrtSynchronizeDevice(void)

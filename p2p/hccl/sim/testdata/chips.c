@@ -62,6 +62,25 @@ static void pair(int argc, char **argv)
     if (atoi(argv[7]) != 0) SAYS("910A");
 }
 
+// Two servers, told apart by HCCL_SIM_HOST: a device of each is a legal pair, whatever the rings.
+static void cluster(int argc, char **argv)
+{
+    CHECK(argc >= 4);
+    uint32_t rank = (uint32_t)atoi(argv[1]);
+    char host[600];
+    snprintf(host, sizeof(host), "%u-%ld", rank, (long)getppid());
+    CHECK(setenv("HCCL_SIM_HOST", host, 1) == 0);
+    struct rank r = {rank, 2, argv[3], NULL, NULL};
+    HcclRootInfo info;
+    OK(aclInit(NULL));
+    OK(aclrtSetDevice(rank == 0 ? 3 : 4));
+    OK(aclrtCreateStream(&r.stream));
+    share_root(r.file, r.rank, &info);
+    OK(HcclCommInitRootInfo(2, &info, r.rank, &r.comm));
+    warm(&r, device(64));
+    OK(HcclCommDestroy(r.comm));
+}
+
 static void three_of_910a(int argc, char **argv)
 {
     (void)argc;
@@ -109,7 +128,8 @@ static void a3(int argc, char **argv)
 }
 
 static const struct scenario all[] = {
-    {"soc", soc}, {"310P", p2p_310}, {"910A", no_abort_910a}, {"pair", pair}, {"three", three_of_910a}, {"A3", a3},
+    {"soc", soc}, {"310P", p2p_310},    {"910A", no_abort_910a}, {"pair", pair}, {"three", three_of_910a},
+    {"A3", a3},   {"cluster", cluster},
 };
 
 PLAY(all)

@@ -158,6 +158,50 @@ static void ports_are_freed(int argc, char **argv)
     occupy_soon(atoi(argv[5]) + 2);
 }
 
+// Two ports are given (HCCL_HOST_SOCKET_PORT_RANGE), so two roots can wait and no third.
+static void port_range(int argc, char **argv)
+{
+    (void)argc;
+    struct rank r = begin(argv);
+    HcclRootInfo first, second, third;
+    OK(HcclGetRootInfo(&first));
+    OK(HcclGetRootInfo(&second));
+    WANT(HcclGetRootInfo(&third), HCCL_E_UNAVAIL);
+    SAYS("EI0019");
+    OK(HcclCommInitRootInfo(1, &first, 0, &r.comm));
+    HcclResult rc = HCCL_E_UNAVAIL;
+    for (int i = 0; rc != HCCL_SUCCESS && i < 200; i++) { // the root's thread is just closing it
+        rc = HcclGetRootInfo(&third);
+        nap(5);
+    }
+    CHECK(rc == HCCL_SUCCESS);
+    OK(HcclCommDestroy(r.comm));
+}
+
+// A rank table with random damage is read to an error or to a table; seeded, so that a failure comes again.
+static void damaged_tables(int argc, char **argv)
+{
+    CHECK(argc == 6);
+    struct rank r = begin(argv);
+    char text[4096], path[512];
+    FILE *f = fopen(argv[5], "rb");
+    CHECK(f != NULL);
+    size_t n = fread(text, 1, sizeof(text), f);
+    fclose(f);
+    snprintf(path, sizeof(path), "%s.table", r.file);
+    unsigned seed = 1;
+    for (int i = 0; i < 3000; i++) {
+        char bad[sizeof(text)];
+        memcpy(bad, text, n);
+        size_t cut = rand_r(&seed) % 4 == 0 ? (size_t)rand_r(&seed) % n : n;
+        for (int k = rand_r(&seed) % 8; k > 0 && cut > 0; k--)
+            bad[(size_t)rand_r(&seed) % cut] = "{}[]\",:\\ 09x"[rand_r(&seed) % 13];
+        f = fopen(path, "wb");
+        CHECK(f != NULL && fwrite(bad, 1, cut, f) == cut && fclose(f) == 0);
+        CHECK(HcclCommInitClusterInfo(path, 7, &r.comm) != HCCL_SUCCESS); // no table here has a rank 7
+    }
+}
+
 struct creation {
     HcclRootInfo *info;
     HcclResult rc;
@@ -328,6 +372,8 @@ static const struct scenario all[] = {
     {"root gone", root_gone},
     {"ports", ports},
     {"ports are freed", ports_are_freed},
+    {"port range", port_range},
+    {"damaged tables", damaged_tables},
     {"two at once", two_at_once},
     {"budget", budget},
     {"npu taken", npu_taken},

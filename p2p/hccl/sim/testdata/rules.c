@@ -174,6 +174,56 @@ static void first_type_differs(int argc, char **argv)
     part(&r);
 }
 
+// Rank 1 says it runs another CANN.
+static void versions_differ(int argc, char **argv)
+{
+    if (atoi(argv[1]) == 1) CHECK(setenv("HCCL_SIM_CANN", "8.5", 1) == 0);
+    struct rank r = join(argc, argv);
+    void *dev = device(64);
+    if (r.rank == 0) WANT(HcclSend(dev, 8, U8, 1, r.comm, r.stream), HCCL_E_INTERNAL);
+    else WANT(HcclRecv(dev, 8, U8, 0, r.comm, r.stream), HCCL_E_INTERNAL);
+    SAYS("EI0008");
+    part(&r);
+}
+
+static void buffers_differ(int argc, char **argv)
+{
+    CHECK(argc >= 4);
+    struct rank r = {(uint32_t)atoi(argv[1]), 2, argv[3], NULL, NULL};
+    HcclRootInfo info;
+    HcclCommConfig config;
+    OK(aclInit(NULL));
+    OK(aclrtSetDevice((int)r.rank));
+    OK(aclrtCreateStream(&r.stream));
+    share_root(r.file, r.rank, &info);
+    HcclCommConfigInit(&config);
+    config.hcclBufferSize = 1 + r.rank;
+    OK(HcclCommInitRootInfoConfig(2, &info, r.rank, &config, &r.comm)); // nobody compares yet
+    void *dev = device(64);
+    if (r.rank == 0) WANT(HcclSend(dev, 8, U8, 1, r.comm, r.stream), HCCL_E_INTERNAL);
+    else WANT(HcclRecv(dev, 8, U8, 0, r.comm, r.stream), HCCL_E_INTERNAL);
+    SAYS("buffer");
+    part(&r);
+}
+
+// Three ranks in one order: the links of each pair are its own.
+static void three_ranks(int argc, char **argv)
+{
+    struct rank r = join(argc, argv);
+    int32_t v = 5;
+    void *dev = device(64);
+    put(dev, &v, sizeof(v));
+    for (uint32_t hop = 0; hop < 3; hop++) { // 0 -> 1 -> 2 -> 0
+        uint32_t to = (hop + 1) % 3;
+        if (r.rank == hop) OK(HcclSend(dev, 1, HCCL_DATA_TYPE_INT32, to, r.comm, r.stream));
+        if (r.rank == to) OK(HcclRecv(dev, 1, HCCL_DATA_TYPE_INT32, hop, r.comm, r.stream));
+    }
+    OK(aclrtSynchronizeStream(r.stream));
+    get(&v, dev, sizeof(v));
+    CHECK(v == 5);
+    part(&r);
+}
+
 // Later counts are not compared: both wait until the exec time-out, and the pair is of no use any more.
 static void later_count_differs(int argc, char **argv)
 {
@@ -213,6 +263,9 @@ static const struct scenario all[] = {
     {"both send first", both_send_first},
     {"first count differs", first_count_differs},
     {"first type differs", first_type_differs},
+    {"versions differ", versions_differ},
+    {"buffers differ", buffers_differ},
+    {"three ranks", three_ranks},
     {"later count differs", later_count_differs},
     {"bandwidth", bandwidth},
 };

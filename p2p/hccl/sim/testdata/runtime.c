@@ -257,6 +257,18 @@ static void injected(int argc, char **argv)
     WANT(HcclGetRootInfo(&info), HCCL_E_TCP_CONNECT);
 }
 
+// With HCCL_SIM_NOOP operators return at once, whatever they are given.
+static void noop(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    OK(aclInit(NULL));
+    OK(HcclSend(NULL, 8, HCCL_DATA_TYPE_INT8, 1, NULL, NULL));
+    OK(HcclAllReduce(NULL, NULL, 8, HCCL_DATA_TYPE_INT8, HCCL_REDUCE_SUM, NULL, NULL));
+    OK(aclrtMemcpyAsync(NULL, 8, NULL, 8, ACL_MEMCPY_HOST_TO_DEVICE, NULL));
+    OK(aclrtRecordEvent(NULL, NULL));
+}
+
 static void visible(int argc, char **argv)
 {
     (void)argc;
@@ -270,9 +282,16 @@ static void visible(int argc, char **argv)
 }
 
 static const struct scenario all[] = {
-    {"initialising", initialising}, {"contexts", contexts}, {"events", events},
-    {"aborting", aborting},         {"limits", limits},     {"callbacks", callbacks},
-    {"profiler", profiler},         {"injected", injected}, {"visible", visible},
+    {"initialising", initialising},
+    {"contexts", contexts},
+    {"events", events},
+    {"aborting", aborting},
+    {"limits", limits},
+    {"callbacks", callbacks},
+    {"profiler", profiler},
+    {"injected", injected},
+    {"visible", visible},
+    {"noop", noop},
 };
 
 PLAY(all)
