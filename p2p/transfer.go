@@ -137,6 +137,9 @@ func (t *Transfer) offer(o *Outgoing) {
 	if t.outs[o.id] != nil {
 		fault = fmt.Errorf("send %d: the id is in use", o.id)
 	}
+	if o.total < 0 {
+		fault = fmt.Errorf("send %d: source of %d bytes", o.id, o.total)
+	}
 	if fault != nil {
 		o.cancelled, o.err = true, fault
 	} else if o.total > 0 || o.stream != nil {
@@ -162,6 +165,9 @@ func (t *Transfer) ReceiveInto(id uint64, priority Priority, sink Sink) *Incomin
 	fault := t.dead
 	if t.ins[id] != nil {
 		fault = fmt.Errorf("receive %d: the id is in use", id)
+	}
+	if in.total < 0 {
+		fault = fmt.Errorf("receive %d: sink of %d bytes", id, in.total)
 	}
 	if _, gone := t.voided[id]; gone && fault == nil {
 		delete(t.voided, id)

@@ -245,3 +245,33 @@ func (d *dying) Irecv(peer int, b p2p.Buffer) *p2p.Request {
 	d.tick()
 	return d.Comm.Irecv(peer, b)
 }
+
+func TestTransferIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := newByHand(t, p2p.Policy{})
+		defer end.end(t)
+		synctest.Wait() // it runs
+		end.Send(1, make([]byte, 10))
+		end.Receive(1, p2p.Pull, make([]byte, 10)) // its own direction
+		for name, err := range map[string]error{
+			"id in use to send":    end.Send(1, make([]byte, 10)).Err(),
+			"id in use to receive": end.Receive(1, p2p.Pull, make([]byte, 10)).Err(),
+			"source below zero":    end.SendFrom(2, &tap{n: -2}).Err(),
+			"sink below zero":      end.ReceiveInto(2, p2p.Pull, &tap{n: -2}).Err(),
+			"second run":           end.Run(t.Context()),
+		} {
+			if err == nil {
+				t.Errorf("%s is taken", name)
+			}
+		}
+		if end.Send(3).Err() != nil || end.Receive(3, p2p.Pull, nil).Err() != nil {
+			t.Error("nothing cannot be moved")
+		}
+	})
+	open := func(context.Context, uint32) (p2p.RunningComm, error) { return nil, errors.New("none") }
+	for _, cfg := range []p2p.TransferConfig{{Open: open}, {Post: func(p2p.Signal) {}}, {Open: open, Post: func(p2p.Signal) {}, Rank: 2}} {
+		if _, err := p2p.NewTransfer(cfg); err == nil {
+			t.Errorf("taken: %+v", cfg)
+		}
+	}
+}
