@@ -207,6 +207,8 @@ func TestLogsMustFit(t *testing.T) {
 	}{
 		"disk":               {func(*machine) {}, Options{Dir: "/data", Servers: three, Listen: "b:1"}, OK, "16 logs of 64.0 MiB"},
 		"replicas":           {func(*machine) {}, Options{Dir: "/data", Servers: three, Listen: "b:1", Replicas: 1, Shards: 8}, OK, "3 logs"},
+		"fewer here":         {func(*machine) {}, Options{Dir: "/data", Servers: three, Listen: "a:1", Replicas: 1, Shards: 8}, OK, "2 logs"},
+		"advertised":         {func(*machine) {}, Options{Dir: "/data", Servers: three, Listen: "0.0.0.0:1", Advertise: "a:1", Replicas: 1, Shards: 8}, OK, "2 logs"},
 		"disk is full":       {func(m *machine) { m.space["/data"] = Space{Free: 1 << 30} }, Options{Dir: "/data", Servers: three, Listen: "a:1"}, Fail, "--log-budget"},
 		"memory":             {func(*machine) {}, Options{Dir: "/data", Durability: "quorum-memory"}, OK, "/dev/shm has 60.0 GiB"},
 		"memory is short":    {func(m *machine) { m.space[memoryFiles] = Space{Free: 64 << 20, InMemory: true} }, Options{Dir: "/data", Durability: "quorum-memory"}, Warn, "--shm-size"},

@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"hcclps/p2p"
@@ -151,6 +153,96 @@ func TestWrongContentsAreCounted(t *testing.T) {
 	}
 }
 
+// stale takes messages of a size without filling the buffer, once it is on.
+type stale struct {
+	p2p.Comm
+	size int
+	on   *atomic.Bool
+}
+
+func (s stale) Irecv(peer int, b p2p.Buffer) *p2p.Request {
+	if b.Len() == s.size && s.on.Load() {
+		b = p2p.Bytes(make([]byte, b.Len()))
+	}
+	return s.Comm.Irecv(peer, b)
+}
+
+// watched turns stale on when contents are to be compared.
+type watched struct {
+	peer
+	on *atomic.Bool
+}
+
+func (w watched) start(j job) error {
+	w.on.Store(j.Check)
+	return w.peer.start(j)
+}
+
+func TestBuffersOfEarlierRoundsDoNotCount(t *testing.T) {
+	comms := inproc.World(2)
+	var on atomic.Bool
+	p := &Pair{Transport: Inproc, Comm: stale{comms[0], 100, &on}, peer: watched{newLocal(t.Context(), stale{comms[1], 100, &on}), &on}}
+	err := Run(t.Context(), p, Spec{Sizes: []int{100}, Time: time.Millisecond, Rounds: 1, Slots: 4}, func(r Result) error {
+		if r.Wrong != 12 { // four at each rank of the ping-pong, four of the stream
+			t.Errorf("%d wrong, want 12", r.Wrong)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// slow sends each message in a millisecond, any number at once.
+type slow struct {
+	p2p.Comm
+	size int
+}
+
+func (s slow) Isend(peer int, b p2p.Buffer) *p2p.Request {
+	if b.Len() != s.size {
+		return s.Comm.Isend(peer, b)
+	}
+	r, c := p2p.NewRequest()
+	time.AfterFunc(time.Millisecond, func() { c.Complete(s.Comm.Isend(peer, b).Wait(context.Background())) })
+	return r
+}
+
+func TestFiguresOfAKnownPair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size = 1_000_000
+		comms := inproc.World(2)
+		p := &Pair{Transport: Inproc, Comm: slow{comms[0], size}, peer: newLocal(t.Context(), slow{comms[1], size})}
+		spec := Spec{Sizes: []int{size}, Time: time.Second, Rounds: 3, Slots: 4}
+		for _, both := range []bool{false, true} {
+			spec.Both = both
+			err := Run(t.Context(), p, spec, func(r Result) error {
+				if r.Micros != 1000 {
+					t.Errorf("one way in %v us, want 1000", r.Micros)
+				}
+				if r.Algbw < 3.9 || r.Algbw > 4 { // four messages of a megabyte in a millisecond, but for the last
+					t.Errorf("a stream of %v GB/s, want 4", r.Algbw)
+				}
+				if r.Spread != 1 || r.Number < 100 {
+					t.Errorf("%+v: want equal rounds of a sixth of a second", r)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestMedian(t *testing.T) {
+	for want, v := range map[float64][]float64{0: nil, 1: {1}, 2: {3, 1, 2}, 5: {9, 5, 1, 7, 0}} {
+		if got := median(v); got != want {
+			t.Errorf("median of %v is %v, want %v", v, got, want)
+		}
+	}
+}
+
 func TestContentsDependOnPlaceRankAndSlot(t *testing.T) {
 	for _, n := range []int{1, 7, 8, 9, 100} {
 		b := make([]byte, n)
@@ -166,6 +258,12 @@ func TestContentsDependOnPlaceRankAndSlot(t *testing.T) {
 				t.Errorf("%d bytes with byte %d changed pass", n, i)
 			}
 			b[i]--
+		}
+		if n >= 16 {
+			copy(b[8:16], b[:8])
+			if filled(b, 1, 3) {
+				t.Errorf("%d bytes with a word twice pass", n)
+			}
 		}
 	}
 }
