@@ -203,8 +203,11 @@ func buffers(n, size int) [][]byte {
 	all := make([][]byte, n)
 	for i := range all {
 		all[i] = make([]byte, size)
-		for j := range all[i] {
+		for j := range all[i][:min(size, 1021)] {
 			all[i][j] = byte(i + j)
+		}
+		for have := 1021; have < size; have *= 2 {
+			copy(all[i][have:], all[i][:have])
 		}
 	}
 	return all
