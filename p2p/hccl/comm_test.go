@@ -12,6 +12,11 @@ import (
 	"hcclps/p2p/p2ptest"
 )
 
+var (
+	_ p2p.Piecewise = (*hccl.Comm)(nil)
+	_ p2p.Allocator = (*hccl.Comm)(nil)
+)
+
 func TestComm(t *testing.T) { testComm(t, hccl.Config{}) }
 
 // One thread for issuer, builder and steward, and pieces so small that every message has many.

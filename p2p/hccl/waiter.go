@@ -1,6 +1,7 @@
 package hccl
 
 import (
+	"errors"
 	"runtime"
 	"sync"
 	"time"
@@ -193,7 +194,9 @@ func (w *waiter) sleep() {
 	e := l.waits.front().event
 	w.inLane = l
 	w.mu.Unlock()
-	_ = w.lib.SynchronizeEvent(e, sleepMillis) // the next look tells
+	if err := w.lib.SynchronizeEvent(e, sleepMillis); errors.Is(err, acl.ErrNoSymbol) {
+		<-time.After(sleepMillis * time.Millisecond)
+	} // what else it says the next look tells too
 	w.mu.Lock()
 	w.inLane = nil
 	w.idle.Broadcast()
