@@ -306,10 +306,7 @@ func (t *Transfer) end(cause error, tries int) error {
 	defer t.mu.Unlock()
 	t.drop(t.candidate)
 	t.candidate = nil
-	t.dead = fmt.Errorf("move bytes: %w: %w", ErrClosed, cause)
-	if tries > 0 {
-		t.dead = fmt.Errorf("move bytes with %s: %d tries: %w", t.cfg.Peer, tries, cause)
-	}
+	t.dead = fmt.Errorf("move bytes with %s: %w: %w", t.cfg.Peer, ErrClosed, cause)
 	for id, o := range t.outs {
 		delete(t.outs, id)
 		if !o.ended && !o.cancelled {
@@ -325,7 +322,7 @@ func (t *Transfer) end(cause error, tries int) error {
 	}
 	clear(t.voided)
 	if tries > 0 {
-		return t.dead
+		return fmt.Errorf("move bytes with %s: %d tries: %w", t.cfg.Peer, tries, cause)
 	}
 	return cause
 }

@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -109,9 +110,10 @@ func (c *caller) call(ctx context.Context, call Call) (Reply, error) {
 	if err := c.admit(ctx); err != nil {
 		return Reply{}, err
 	}
-	total := 0
-	for _, piece := range call.Body {
-		total += len(piece)
+	src, pieces, total, err := bodyOf(call.Source, call.Body)
+	if err != nil {
+		<-c.slots
+		return Reply{}, err
 	}
 	oc := &outCall{reply: make(chan frame, 1)}
 	f := frame{kind: kindCall, pri: call.Priority, head: call.Head, bodyLen: total}
@@ -122,9 +124,9 @@ func (c *caller) call(ctx context.Context, call Call) (Reply, error) {
 	c.mu.Unlock()
 	var body *p2p.Outgoing
 	if !f.inline() {
-		body = c.moves.Send(f.id, call.Body...)
+		body = send(c.moves, f.id, src, pieces)
 	}
-	if !c.out.send(f, call.Body, c.done, ctx.Done()) {
+	if !c.out.send(f, pieces, c.done, ctx.Done()) {
 		c.over(f.id)
 		err := c.cause(ctx)
 		if body != nil {
@@ -133,25 +135,48 @@ func (c *caller) call(ctx context.Context, call Call) (Reply, error) {
 		}
 		return Reply{}, err
 	}
-	select {
-	case r := <-oc.reply:
+	r, err := c.await(ctx, f.id, oc, body)
+	if err == nil {
 		if body != nil {
 			body.Settle() // the server asks for no more of it
 			<-body.Done()
 		}
 		defer c.over(f.id)
 		return c.accept(ctx, r, call)
-	case <-ctx.Done():
-		c.abandon(f.id, oc)
-	case <-c.done:
 	}
-	err := c.cause(ctx)
 	if body != nil {
 		body.Cancel(err)
 		<-body.Done()
 		err = because(err, body.Err())
 	}
 	return Reply{}, err
+}
+
+// await waits for the reply. On error the call is abandoned, if the session lives.
+func (c *caller) await(ctx context.Context, id uint64, oc *outCall, body *p2p.Outgoing) (frame, error) {
+	var moved <-chan struct{}
+	if body != nil {
+		moved = body.Done()
+	}
+	for {
+		select {
+		case r := <-oc.reply:
+			return r, nil
+		case <-moved:
+			moved = nil
+			if err := body.Err(); err == nil || errors.Is(err, p2p.ErrCancelled) || c.dead() {
+				continue
+			} else if fault := new(p2p.TransferError); !errors.As(err, &fault) { // of its source
+				c.abandon(id, oc)
+				return frame{}, fmt.Errorf("make the body: %w", err)
+			}
+		case <-ctx.Done():
+			c.abandon(id, oc)
+			return frame{}, c.cause(ctx)
+		case <-c.done:
+			return frame{}, c.err
+		}
+	}
 }
 
 // over ends what is known of a call whose caller got its reply, or never sent it.
@@ -223,6 +248,9 @@ func (c *caller) accept(ctx context.Context, f frame, call Call) (Reply, error) 
 	case statusTooLarge:
 		return r, fmt.Errorf("%w: %s", ErrTooLarge, f.head)
 	}
+	if call.Sink != nil {
+		return r, c.acceptInto(ctx, f, call)
+	}
 	if f.inline() && call.Alloc == nil {
 		r.Body = f.body
 		return r, nil
@@ -237,10 +265,39 @@ func (c *caller) accept(ctx context.Context, f frame, call Call) (Reply, error) 
 		err = c.receive(ctx, c.moves.Receive(f.id, call.Priority, buf), nil, nil)
 	}
 	if err != nil {
-		c.out.post(frame{kind: kindCancel, id: f.id})
-		return Reply{From: r.From}, fmt.Errorf("receive the reply's body of %d bytes: %w", f.bodyLen, err)
+		return Reply{From: r.From}, c.refuse(f, err)
 	}
 	return r, nil
+}
+
+// acceptInto gives the body of the reply f to the call's sink.
+func (c *caller) acceptInto(ctx context.Context, f frame, call Call) error {
+	if f.bodyLen > c.MaxBody {
+		return c.refuse(f, fmt.Errorf("%w: at most %d bytes are taken", ErrTooLarge, c.MaxBody))
+	}
+	sink, err := call.Sink(f.bodyLen)
+	switch {
+	case err != nil:
+	case sink.Len() != f.bodyLen:
+		err = fmt.Errorf("the sink takes %d bytes", sink.Len())
+	case f.inline():
+		err = sink.Take(0, f.body)
+	default:
+		err = c.receive(ctx, c.moves.ReceiveInto(f.id, call.Priority, sink), nil, nil)
+	}
+	if err != nil {
+		return c.refuse(f, err)
+	}
+	return nil
+}
+
+// refuse tells the server that the reply's body is not wanted any more.
+func (c *caller) refuse(f frame, err error) error {
+	c.out.post(frame{kind: kindCancel, id: f.id})
+	if errors.Is(err, ErrCancelled) {
+		err = fmt.Errorf("%w: its body was given up", ErrNoReply)
+	}
+	return fmt.Errorf("receive the reply's body of %d bytes: %w", f.bodyLen, err)
 }
 
 func (c *caller) alloc(n int, call Call) ([]byte, error) {

@@ -50,9 +50,27 @@ func (r *Request) BodyInto(ctx context.Context, dst []byte) error {
 		copy(dst, r.inline)
 		return nil
 	}
+	return r.receive(ctx, r.from.moves.Receive(r.id, r.Priority, dst))
+}
+
+// BodyTo is BodyInto for a sink, of length BodyLen, which takes the body chunk by chunk while it arrives. It may have had a part when it fails.
+func (r *Request) BodyTo(ctx context.Context, sink p2p.Sink) error {
+	if sink.Len() != r.BodyLen {
+		return fmt.Errorf("receive body: a sink of %d bytes given for a body of %d", sink.Len(), r.BodyLen)
+	}
+	if r.replied.Load() || !r.bodyTaken.CompareAndSwap(false, true) {
+		return errors.New("receive body: taken or replied to already")
+	}
+	if r.BodyLen <= MaxInline {
+		return sink.Take(0, r.inline)
+	}
+	return r.receive(ctx, r.from.moves.ReceiveInto(r.id, r.Priority, sink))
+}
+
+func (r *Request) receive(ctx context.Context, in *p2p.Incoming) error {
 	r.receiving.Store(true)
 	defer r.receiving.Store(false)
-	if err := r.from.receive(ctx, r.from.moves.Receive(r.id, r.Priority, dst), r.gone, ErrCancelled); err != nil {
+	if err := r.from.receive(ctx, in, r.gone, ErrCancelled); err != nil {
 		return fmt.Errorf("receive body of %d bytes from %s: %w", r.BodyLen, r.Peer.From, err)
 	}
 	return nil
@@ -61,7 +79,12 @@ func (r *Request) BodyInto(ctx context.Context, dst []byte) error {
 // Reply answers the request, once. The pieces of body are sent as one body and are read until Reply returns. With a large
 // body that is when the caller has taken it, has given up (ErrCancelled) or is lost (ErrPeer), at the latest when the handler's context ends; a
 // small one is only on its way then.
-func (r *Request) Reply(head []byte, body ...[]byte) error {
+func (r *Request) Reply(head []byte, body ...[]byte) error { return r.answer(head, nil, body) }
+
+// ReplyFrom is Reply with a body that src makes chunk by chunk while it is sent. If src fails the caller gets no reply.
+func (r *Request) ReplyFrom(head []byte, src p2p.Source) error { return r.answer(head, src, nil) }
+
+func (r *Request) answer(head []byte, src p2p.Source, body [][]byte) error {
 	if len(head) > MaxHead {
 		return fmt.Errorf("reply: head of %d bytes, at most %d: %w", len(head), MaxHead, ErrTooLarge)
 	}
@@ -71,17 +94,19 @@ func (r *Request) Reply(head []byte, body ...[]byte) error {
 	if !r.replied.CompareAndSwap(false, true) {
 		return errors.New("reply: replied already")
 	}
-	f := frame{kind: kindReply, id: r.id, head: head}
-	for _, piece := range body {
-		f.bodyLen += len(piece)
+	src, body, total, err := bodyOf(src, body)
+	if err != nil {
+		r.from.out.post(frame{kind: kindReply, id: r.id, status: statusNoReply})
+		return fmt.Errorf("reply to %s: make the body: %w", r.Peer.From, err)
 	}
-	if err := r.reply(f, body); err != nil {
+	f := frame{kind: kindReply, id: r.id, head: head, bodyLen: total}
+	if err := r.reply(f, src, body); err != nil {
 		return fmt.Errorf("reply to %s: %w", r.Peer.From, err)
 	}
 	return nil
 }
 
-func (r *Request) reply(f frame, body [][]byte) error {
+func (r *Request) reply(f frame, src p2p.Source, body [][]byte) error {
 	s := r.from
 	if s.dead() {
 		return s.err
@@ -90,14 +115,14 @@ func (r *Request) reply(f frame, body [][]byte) error {
 		s.out.post(frame{kind: kindReply, id: r.id, status: statusCancelled})
 		return ErrCancelled
 	}
-	var send *p2p.Outgoing
+	var large *p2p.Outgoing
 	if !f.inline() {
-		send = s.moves.Send(r.id, body...)
+		large = send(s.moves, r.id, src, body)
 	}
 	if !s.out.send(f, body, s.done, r.gone) {
-		if send != nil {
-			send.Withdraw(ErrCancelled)
-			<-send.Done()
+		if large != nil {
+			large.Withdraw(ErrCancelled)
+			<-large.Done()
 		}
 		if s.dead() {
 			return s.err
@@ -105,10 +130,10 @@ func (r *Request) reply(f frame, body [][]byte) error {
 		s.out.post(frame{kind: kindReply, id: r.id, status: statusCancelled})
 		return ErrCancelled
 	}
-	if send == nil {
+	if large == nil {
 		return nil
 	}
-	return r.deliver(send)
+	return r.deliver(large)
 }
 
 // deliver waits until the caller has taken the body.
