@@ -47,73 +47,91 @@ func onDevice(t testing.TB, d *hccl.Device, contents []byte) p2p.Buffer {
 	return b
 }
 
-// The two sides need not use the same kind of memory, nor the same way to name it.
+// side is one end of a pair, with memory of every kind.
+type side struct {
+	t      *testing.T
+	device *hccl.Device
+	comm   *hccl.Comm
+	pinned []byte
+}
+
+func newSide(t *testing.T, d *hccl.Device, c *hccl.Comm) side {
+	t.Helper()
+	b, err := c.Alloc(200_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(b.Host(), make([]byte, 200_000)) {
+		t.Error("pinned memory is not zero at first")
+	}
+	return side{t, d, c, b.Host()}
+}
+
+var kinds = []string{"host", "device", "pieces", "pinned"}
+
+// send begins to send data out of memory of a kind.
+func (s side) send(kind string, data []byte) *p2p.Request {
+	switch kind {
+	case "host":
+		return s.comm.Isend(1, p2p.Bytes(data))
+	case "device":
+		return s.comm.Isend(1, onDevice(s.t, s.device, data))
+	case "pinned":
+		own := s.pinned[64 : 64+len(data)]
+		copy(own, data)
+		return s.comm.Isend(1, p2p.Bytes(own))
+	default:
+		return s.comm.IsendFunc(1, len(data), func(piece []byte) error {
+			data = data[copy(piece, data):]
+			return nil
+		})
+	}
+}
+
+// recv begins to receive n bytes into memory of a kind; the function returns them afterwards.
+func (s side) recv(kind string, n int) (*p2p.Request, func() []byte) {
+	got := make([]byte, n)
+	all := func() []byte { return got }
+	switch kind {
+	case "host":
+		return s.comm.Irecv(0, p2p.Bytes(got)), all
+	case "device":
+		there := onDevice(s.t, s.device, got)
+		return s.comm.Irecv(0, there), func() []byte {
+			if err := s.device.Read(bound(s.t), got, there); err != nil {
+				s.t.Error(err)
+			}
+			return got
+		}
+	case "pinned":
+		got = s.pinned[128 : 128+n]
+		clear(got)
+		return s.comm.Irecv(0, p2p.Bytes(got)), all
+	default:
+		rest := got
+		return s.comm.IrecvFunc(0, n, func(piece []byte) error {
+			rest = rest[copy(rest, piece):]
+			return nil
+		}), all
+	}
+}
+
+// The two sides need not use the same kind of memory, nor the same way to name it, nor pieces of the same size.
 func TestKindsOfMemory(t *testing.T) {
 	devices := [2]*hccl.Device{device(t, hccl.Config{Device: 0, Piece: 8192}), device(t, hccl.Config{Device: 1, Piece: 16384})}
 	comms := mustPair(t, devices)
 	run(t, comms)
 	ctx := bound(t)
-	kinds := []string{"host", "device", "pieces", "pinned"}
-	var pinned [2][]byte
-	for r := range comms {
-		b, err := comms[r].Alloc(200_000)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pinned[r] = b.Host()
-		if !bytes.Equal(pinned[r], make([]byte, 200_000)) {
-			t.Error("pinned memory is not zero at first")
-		}
-	}
+	sender, receiver := newSide(t, devices[0], comms[0]), newSide(t, devices[1], comms[1])
 	for i, from := range kinds {
 		for j, to := range kinds {
 			for _, n := range []int{1, 8191, 8192, 8193, 100_001} {
 				want := random(uint64(n+i*10+j), n)
-				var send, recv *p2p.Request
-				switch from {
-				case "host":
-					send = comms[0].Isend(1, p2p.Bytes(want))
-				case "device":
-					send = comms[0].Isend(1, onDevice(t, devices[0], want))
-				case "pinned":
-					own := pinned[0][64 : 64+n]
-					copy(own, want)
-					send = comms[0].Isend(1, p2p.Bytes(own))
-				default:
-					rest := want
-					send = comms[0].IsendFunc(1, n, func(piece []byte) error {
-						rest = rest[copy(piece, rest):]
-						return nil
-					})
-				}
-				got := make([]byte, n)
-				there := p2p.Buffer{}
-				switch to {
-				case "host":
-					recv = comms[1].Irecv(0, p2p.Bytes(got))
-				case "device":
-					there = onDevice(t, devices[1], got)
-					recv = comms[1].Irecv(0, there)
-				case "pinned":
-					got = pinned[1][128 : 128+n]
-					clear(got)
-					recv = comms[1].Irecv(0, p2p.Bytes(got))
-				default:
-					rest := got
-					recv = comms[1].IrecvFunc(0, n, func(piece []byte) error {
-						rest = rest[copy(rest, piece):]
-						return nil
-					})
-				}
-				if err := errors.Join(send.Wait(ctx), recv.Wait(ctx)); err != nil {
+				recv, got := receiver.recv(to, n)
+				if err := errors.Join(sender.send(from, want).Wait(ctx), recv.Wait(ctx)); err != nil {
 					t.Fatalf("%d bytes from %s to %s: %v", n, from, to, err)
 				}
-				if there.IsDevice() {
-					if err := devices[1].Read(ctx, got, there); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if !bytes.Equal(got, want) {
+				if !bytes.Equal(got(), want) {
 					t.Errorf("%d bytes from %s to %s arrived changed", n, from, to)
 				}
 			}
