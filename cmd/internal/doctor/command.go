@@ -17,8 +17,9 @@ import (
 	"hcclps/ps"
 )
 
-// Command is `doctor` of a program. server says that it is about a machine for a server, which listens and keeps logs.
-func Command(server bool) *cli.Command {
+// Command is `doctor` of a program. server says that it is about a machine for a server, which listens and keeps logs. It also takes the flags of
+// the program's main command, so that the same command line and configuration file do for both; those that nothing here depends on are not shown.
+func Command(server bool, main []cli.Flag) *cli.Command {
 	env := program.Env
 	flags := []cli.Flag{
 		&cli.StringSliceFlag{Name: "servers", Usage: "addresses of the cluster's servers, to be asked", EnvVars: env("servers")},
@@ -33,6 +34,7 @@ func Command(server bool) *cli.Command {
 			&cli.StringFlag{Name: "advertise", Usage: "`HOST:PORT` others dial; default: --listen", EnvVars: env("advertise")},
 			&cli.BoolFlag{Name: "insecure", Usage: "it may listen on other than loopback without TLS or a token", EnvVars: env("insecure")},
 			&cli.StringFlag{Name: "dir", Value: ".", Usage: "data `DIR`", EnvVars: env("dir")},
+			&cli.StringFlag{Name: "log-dir", Usage: "`DIR` of the shards' logs; default: by durability", EnvVars: env("log-dir")},
 			&cli.StringFlag{Name: "durability", Value: ps.QuorumDisk, Usage: ps.QuorumDisk + " or " + ps.QuorumMemory, EnvVars: env("durability")},
 			&cli.IntFlag{Name: "replicas", Usage: "copies of each group; default: by the number of servers", EnvVars: env("replicas")},
 			&cli.IntFlag{Name: "shards", Usage: "a power of two; default: by the number of servers", EnvVars: env("shards")},
@@ -40,12 +42,27 @@ func Command(server bool) *cli.Command {
 			&cli.StringFlag{Name: "memory", Usage: "memory budget, such as 16GiB; default: what is free", EnvVars: env("memory")},
 		)
 	}
+	flags = slices.Concat(flags, program.BulkFlags(), program.NetworkFlags(), program.ConfigFlags())
 	return &cli.Command{
 		Name: "doctor", Usage: "look at this machine and its cluster: what will fail, and what to do",
 		Description: "Exit code 1 when something will fail. Give it the flags the program will get.",
-		Flags:       slices.Concat(flags, program.BulkFlags(), program.NetworkFlags(), program.ConfigFlags()),
+		Flags:       slices.Concat(flags, others(main, flags)),
 		Action:      func(c *cli.Context) error { return run(c, server) },
 	}
+}
+
+// taken is a flag that is accepted and not shown.
+type taken struct{ cli.Flag }
+
+// others are the flags of main that are not among flags.
+func others(main, flags []cli.Flag) []cli.Flag {
+	var out []cli.Flag
+	for _, f := range main {
+		if !slices.ContainsFunc(flags, func(own cli.Flag) bool { return own.Names()[0] == f.Names()[0] }) {
+			out = append(out, taken{f})
+		}
+	}
+	return out
 }
 
 func run(c *cli.Context, server bool) error {
@@ -97,6 +114,7 @@ func options(c *cli.Context, server bool) (Options, error) {
 	}
 	var err, berr, merr error
 	o.Dir, err = filepath.Abs(c.String("dir"))
+	o.LogDir = fileFlag(c, "log-dir")
 	o.LogBudget, berr = program.Bytes("log-budget", c.String("log-budget"))
 	o.Memory, merr = program.Bytes("memory", c.String("memory"))
 	return o, errors.Join(err, berr, merr)

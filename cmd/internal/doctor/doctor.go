@@ -27,24 +27,28 @@ type Finding struct {
 
 // Options say what the machine is meant for. The zero value is a machine of its own without a cluster.
 type Options struct {
-	Servers                            []string      // addresses of the cluster, all of them
-	Cluster                            string        // its name
-	Transport                          string        // as backend.Transports; "" is auto
-	Device                             string        // number of the NPU this process is to own; "" or none: no device
-	Listen                             string        // address a server is to listen at; "" when it is none
-	Advertise                          string        // address of Servers that is this server's, "" is Listen
-	Insecure                           bool          // it may listen to others without TLS and token
-	Dir                                string        // data directory of a server, absolute
-	Durability                         string        // of a server: quorum-disk or quorum-memory
-	Replicas                           int           // copies of each group, 0: by the number of servers
-	Shards                             int           // 0: by the number of servers
-	LogBudget                          int64         // bytes of log a group
-	Memory                             int64         // bytes a server may use, 0: what is free
-	Certificate, Key, Authority, Token string        // files of TLS and of the token, absolute; "": none
-	Refused                            error         // why they cannot be used together, as the network says
-	Now                                time.Time     // zero: the time of the check
-	Variables                          []string      // names HCCLPS_* that the programs read
-	Patience                           time.Duration // with one server or one command; 0 is 5 s
+	Servers     []string // addresses of the cluster, all of them
+	Cluster     string   // its name
+	Transport   string   // as backend.Transports; "" is auto
+	Device      string   // number of the NPU this process is to own; "" or none: no device
+	Listen      string   // address a server is to listen at; "" when it is none
+	Advertise   string   // address of Servers that is this server's, "" is Listen
+	Insecure    bool     // it may listen to others without TLS and token
+	Dir         string   // data directory of a server, absolute
+	LogDir      string   // of the logs; "": by durability
+	Durability  string   // of a server: quorum-disk or quorum-memory
+	Replicas    int      // copies of each group, 0: by the number of servers
+	Shards      int      // 0: by the number of servers
+	LogBudget   int64    // bytes of log a group
+	Memory      int64    // bytes a server may use, 0: what is free
+	Certificate string   // PEM files of TLS, absolute; "": none
+	Key         string
+	Authority   string
+	Token       string        // file of the token
+	Refused     error         // why they cannot be used together, as the network says
+	Now         time.Time     // zero: the time of the check
+	Variables   []string      // names HCCLPS_* that the programs read
+	Patience    time.Duration // with one server or one command; 0 is 5 s
 }
 
 // Check is one look at the machine.

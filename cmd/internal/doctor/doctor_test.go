@@ -215,6 +215,8 @@ func TestLogsMustFit(t *testing.T) {
 		"memory is no tmpfs": {func(m *machine) { m.space[memoryFiles] = Space{Free: 1 << 40} }, Options{Dir: "/data", Durability: "quorum-memory"}, Warn, "not in memory"},
 		"none":               {func(m *machine) { delete(m.space, memoryFiles) }, Options{}, Warn, "mount -t tmpfs"},
 		"volatile data":      {func(m *machine) { m.space["/data"] = Space{Free: 1 << 40, InMemory: true} }, Options{Dir: "/data"}, Warn, "does not survive"},
+		"not there yet":      {func(*machine) {}, Options{Dir: "/data/new/s1"}, OK, "/data/new/s1 has 500 GiB free"},
+		"logs apart":         {func(m *machine) { m.space["/logs"] = Space{Free: 1 << 20} }, Options{Dir: "/data", LogDir: "/logs"}, Fail, "/logs has 1.0 MiB free"},
 		"impossible layout":  {func(*machine) {}, Options{Dir: "/data", Servers: three, Replicas: 5}, Fail, "5 replicas"},
 	} {
 		m := healthy()

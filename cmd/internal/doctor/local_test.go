@@ -44,7 +44,7 @@ func TestProbesOfThisKernel(t *testing.T) {
 // doctorOf runs the command and gives its exit code and report.
 func doctorOf(ctx context.Context, t *testing.T, args ...string) (int, Report) {
 	t.Helper()
-	app := &cli.App{Name: "p", Commands: []*cli.Command{Command(true)}}
+	app := &cli.App{Name: "p", Commands: []*cli.Command{Command(true, []cli.Flag{&cli.StringFlag{Name: "name"}, &cli.StringFlag{Name: "dir"}})}}
 	var out, errs bytes.Buffer
 	code := program.Run(ctx, app, append([]string{"p", "doctor", "--json", "--dir", t.TempDir(), "--listen", "127.0.0.1:0"}, args...), &out, &errs)
 	var r Report
@@ -67,7 +67,7 @@ func TestDoctorOfARunningCluster(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	err = l.With(ctx, func(ctx context.Context) error {
-		_, r := doctorOf(ctx, t, "--cluster", l.Cluster(), "--servers", addr)
+		_, r := doctorOf(ctx, t, "--cluster", l.Cluster(), "--servers", addr, "--name", "s1") // a flag of serve
 		r.want(t, "servers", OK, "server s1", "round trip")
 		code, r := doctorOf(ctx, t, "--cluster", "other", "--servers", addr)
 		r.want(t, "servers", Fail, "wrong cluster", "--cluster")
@@ -104,7 +104,7 @@ func TestDoctorSaysSimulator(t *testing.T) {
 }
 
 func TestUsageOfDoctor(t *testing.T) {
-	app := &cli.App{Name: "p", Commands: []*cli.Command{Command(false)}}
+	app := &cli.App{Name: "p", Commands: []*cli.Command{Command(false, nil)}}
 	for _, args := range [][]string{{"--transport", "pigeon"}, {"extra"}, {"--timeout", "-1s"}} {
 		var out, errs bytes.Buffer
 		if code := program.Run(t.Context(), app, append([]string{"p", "doctor"}, args...), &out, &errs); code != 2 {

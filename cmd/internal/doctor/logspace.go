@@ -3,7 +3,10 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"path"
 	"slices"
 	"strconv"
 
@@ -33,10 +36,14 @@ func checkLogSpace(_ context.Context, p *patient) []Finding {
 	}
 	need := int64(logs) * budget
 	what := fmt.Sprintf("%d logs of %s here", logs, size(budget))
-	if p.Durability == ps.QuorumMemory {
-		return append([]Finding{p.memorySpace(what, need)}, p.diskSpace("data", diskMargin))
+	switch {
+	case p.LogDir != "":
+		return []Finding{p.diskSpace(p.LogDir, what, need), p.diskSpace(p.Dir, "data", diskMargin)}
+	case p.Durability == ps.QuorumMemory:
+		return []Finding{p.memorySpace(what, need), p.diskSpace(p.Dir, "data", diskMargin)}
+	default:
+		return []Finding{p.diskSpace(p.Dir, what, need+diskMargin)}
 	}
-	return []Finding{p.diskSpace(what, need+diskMargin)}
 }
 
 // launchSpace is for a machine that has no server of its own yet.
@@ -60,17 +67,22 @@ func (p *patient) memorySpace(what string, need int64) Finding {
 	}
 }
 
-func (p *patient) diskSpace(what string, need int64) Finding {
-	s, err := p.Kernel.Space(p.Dir)
+// diskSpace looks at the file system that dir is, or will be, in.
+func (p *patient) diskSpace(dir, what string, need int64) Finding {
+	s, err := p.Kernel.Space(dir)
+	for at := dir; errors.Is(err, fs.ErrNotExist) && at != "/"; {
+		at = path.Dir(at)
+		s, err = p.Kernel.Space(at)
+	}
 	switch {
 	case err != nil:
-		return found(Warn, fmt.Sprintf("the file system of %s is not known: %v", p.Dir, err), "make the folder that the data directory is to be in")
+		return found(Warn, fmt.Sprintf("the file system of %s is not known: %v", dir, err), "see that this user may look into the folder")
 	case s.Free < need:
-		return found(Fail, fmt.Sprintf("the file system of %s has %s free; %s, which needs %s", p.Dir, size(s.Free), what, size(need)), "free some, lower --log-budget, or use another --dir")
-	case s.InMemory:
-		return found(Warn, p.Dir+" is in memory: its data does not survive this machine", "use a --dir on a disk")
+		return found(Fail, fmt.Sprintf("the file system of %s has %s free; %s, which needs %s", dir, size(s.Free), what, size(need)), "free some, lower --log-budget, or use another folder")
+	case s.InMemory && dir == p.Dir:
+		return found(Warn, dir+" is in memory: its data does not survive this machine", "use a --dir on a disk")
 	default:
-		return good("the file system of %s has %s free; %s", p.Dir, size(s.Free), what)
+		return good("the file system of %s has %s free; %s", dir, size(s.Free), what)
 	}
 }
 
