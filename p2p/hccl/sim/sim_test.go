@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -25,7 +26,13 @@ var built struct {
 	programs map[string]*sync.Once
 }
 
+// More tests run at once than there are cores: what they wait for is time-outs.
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	dir, err := os.MkdirTemp("", "hccl-sim-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -258,6 +258,17 @@ HcclResult root_parse(const HcclRootInfo *info, struct root_handle *h)
     return HCCL_SUCCESS;
 }
 
+// A socket may meet itself: the ports of roots lie in the range that clients are given, and a connect to a port nobody
+// listens on succeeds when it is made from that very port.
+static bool met_itself(int fd)
+{
+    struct sockaddr_in mine, theirs;
+    socklen_t n = sizeof(mine), m = sizeof(theirs);
+    if (getsockname(fd, (struct sockaddr *)&mine, &n) != 0 || getpeername(fd, (struct sockaddr *)&theirs, &m) != 0)
+        return true;
+    return mine.sin_port == theirs.sin_port && mine.sin_addr.s_addr == theirs.sin_addr.s_addr;
+}
+
 static int root_connect(const struct root_handle *r, int64_t deadline)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)r->port)};
@@ -267,7 +278,7 @@ static int root_connect(const struct root_handle *r, int64_t deadline)
         if (fd < 0) return -1;
         struct timeval two = {2, 0};
         setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &two, sizeof(two));
-        if (connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0) {
+        if (connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0 && !met_itself(fd)) {
             int on = 1;
             if (ioctl(fd, FIONBIO, &on) == 0) return fd;
         }
