@@ -78,13 +78,14 @@ func (c *Comm) doze(ctx context.Context, r *p2p.Request) bool {
 	if !c.stuck() {
 		stop := c.stirAtEnd(ctx)
 		e.Unlock()
-		if !e.news.Load() {
-			bell.sleep(driverSleeps, old, sleepFor)
-		}
+		late := !e.news.Load() && bell.sleep(driverSleeps, old, sleepFor)
 		stop()
 		e.claims.Add(1)
 		e.Lock()
 		e.claims.Add(-1)
+		if late {
+			c.overslept()
+		}
 	}
 	if e.sleeper == r {
 		e.sleeper = nil

@@ -129,8 +129,8 @@ func (c *Comm) work() {
 	}
 }
 
-// workSteps bounds what one does who posts.
-const workSteps = 64
+// workSteps bounds what one does who posts: a small message, or a ring full of a large one.
+const workSteps = 8
 
 // leave lets go of the engine, and says whether there is news since.
 func (c *Comm) leave() bool {
@@ -167,6 +167,13 @@ func (c *Comm) rest() (more bool) {
 	}
 	bell.want(runSleeps)
 	return e.runner == runnerParked || c.stuck()
+}
+
+// overslept tells of a sleep of full length that the peer should have ended. The engine is held.
+func (c *Comm) overslept() {
+	if c.engine.dead == nil && c.stuck() {
+		c.logger.Warn("peer did not wake this rank", "rank", c.rank, "after", sleepFor)
+	}
 }
 
 // stuck says whether there is something to do that the peer will not ring for.

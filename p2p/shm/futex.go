@@ -79,14 +79,15 @@ func (b bell) wake(s sleeper) {
 	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(b.word)), futexWakeBitset, 1, 0, 0, uintptr(s)) // fails on bad arguments only
 }
 
-// sleep returns when the word is not old, when s is woken, after d, or for no reason.
-func (b bell) sleep(s sleeper, old uint32, d time.Duration) {
+// sleep returns when the word is not old, when s is woken, after d (then it says true), or for no reason.
+func (b bell) sleep(s sleeper, old uint32, d time.Duration) bool {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return // it does not fail
+		return false // it does not fail
 	}
 	until := unix.NsecToTimespec(now.Nano() + d.Nanoseconds())
-	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(b.word)), futexWaitBitset, uintptr(old), uintptr(unsafe.Pointer(&until)), 0, uintptr(s))
+	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(b.word)), futexWaitBitset, uintptr(old), uintptr(unsafe.Pointer(&until)), 0, uintptr(s))
+	return errno == unix.ETIMEDOUT
 }
 
 // yield lets another thread have this CPU.

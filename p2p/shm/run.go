@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"sync"
 	"time"
 
@@ -114,25 +113,27 @@ func (c *Comm) await(bell bell, parked bool) (idle bool) {
 	e := &c.engine
 	for {
 		old := bell.word.Load()
-		if e.news.Load() || e.due.Load() {
-			if e.TryLock() {
-				return false
-			}
-			runtime.Gosched() // another has the engine, and is about to let go
-			continue
-		}
-		if parked {
+		switch woken := e.due.Load(); {
+		case (woken || e.news.Load()) && e.TryLock():
+			return false
+		case woken:
+			bell.sleep(runSleeps, old, letGo)
+		case parked:
 			<-c.stir
-		} else {
-			began := time.Now()
-			bell.sleep(runSleeps, old, sleepFor)
-			idle = time.Since(began) >= sleepFor
+		default:
+			idle = bell.sleep(runSleeps, old, sleepFor)
 		}
 		if e.TryLock() {
+			if idle {
+				c.overslept()
+			}
 			return idle
 		}
 	}
 }
+
+// letGo is the time for one who has woken Run to let go of the engine.
+const letGo = 20 * time.Microsecond
 
 // watchPeer ends the Comm when the connection ends, as it does when the peer's process dies.
 func (c *Comm) watchPeer() {
