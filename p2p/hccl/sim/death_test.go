@@ -17,6 +17,7 @@ func TestDeadPeer(t *testing.T) {
 		size      int
 		env, args []string
 	}{
+		{name: "meet", die: "meet@1", size: 2, env: []string{quick}},
 		{name: "create", die: "create@1", size: 2, env: []string{quick}},
 		{name: "first", die: "first@1", size: 2, env: []string{quick}},
 		{name: "later", die: "later@1:3", size: 2, env: []string{quick, exec}, args: []string{"507048", "900"}},

@@ -37,12 +37,13 @@
 //	HCCL_SIM_BANDWIDTH   bytes per second of a transfer, with K, M, G (default unlimited)
 //	HCCL_SIM_CREATE_MS   extra time in every communicator creation
 //	HCCL_SIM_ISSUE_MS    extra time inside every operator call
-//	HCCL_SIM_DIE         phase[@rank][:n]: the process kills itself in create, in first (link building), or in later
-//	                     (when its n-th operator runs)
+//	HCCL_SIM_DIE         phase[@rank][:n]: the process kills itself in meet (before the root knows of it), in create
+//	                     (once the root does), in first (link building), or in later (when its n-th operator runs)
 //	HCCL_SIM_DEATH       silent (default): a dead peer shows as on hardware, by the exec time-out; fast: at once
 //	HCCL_SIM_FAIL        function:n:code,...: the n-th call (* every) of a function returns the code
 //	HCCL_SIM_TASK_FAIL   n:code: the n-th operator that runs fails with this aclError
-//	HCCL_SIM_STRICT      1: a second thread that issues operators is an error even when it is alone
+//	HCCL_SIM_STRICT      1: a second thread that issues operators is an error even when it is alone; 2: so is (with
+//	                     HCCL_E_INTERNAL) destroying a communicator whose operators are still on a stream
 //	HCCL_SIM_NOOP        1: operators, copies and events do nothing, to measure the cost of a binding
 //	HCCL_SIM_QUIET       1: no banner
 //

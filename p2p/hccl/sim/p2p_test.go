@@ -39,6 +39,7 @@ func TestMisuseIsCaught(t *testing.T) {
 		{name: "destroy frees builder", size: 2},
 		{name: "destroy in use", size: 2, env: []string{"HCCL_SIM_ISSUE_MS=600"}},
 		{name: "destroy under stream", size: 2},
+		{name: "destroy under stream, strict", size: 2, env: []string{"HCCL_SIM_STRICT=2"}},
 		{name: "freed buffer", size: 2},
 		{name: "abort", size: 2},
 		{name: "failure mode", size: 2, env: []string{quick, "HCCL_EXEC_TIMEOUT=100"}},

@@ -12,7 +12,7 @@ struct piece {
 };
 
 struct batch {
-    struct task t;
+    struct op_task o;
     struct comm *c;
     char *self_from, *self_to;
     uint64_t self_bytes;
@@ -42,9 +42,9 @@ static aclError receive(struct batch *b, struct stream *s, struct piece *p, int6
     return rc == ACL_SUCCESS ? link_send(b->c, s, p->l, &(struct note){0}, deadline) : rc;
 }
 
-static aclError batch_body(void *arg, struct comm *c, struct stream *s)
+static aclError batch_body(struct op_task *o, struct comm *c, struct stream *s)
 {
-    struct batch *b = arg;
+    struct batch *b = (struct batch *)o;
     int64_t deadline = comm_exec_deadline(c);
     for (uint32_t i = 0; i < b->n; i++) {
         if (!mem_live(c->dev->id, b->pieces[i].buf, b->pieces[i].bytes))
@@ -62,18 +62,6 @@ static aclError batch_body(void *arg, struct comm *c, struct stream *s)
     }
     for (uint32_t i = 0; i < b->n && rc != ACL_SUCCESS; i++) b->pieces[i].l->broken = true;
     return rc;
-}
-
-static aclError batch_run(struct task *t, struct stream *s)
-{
-    struct batch *b = (struct batch *)t;
-    return op_execute(b->c, s, batch_body, b);
-}
-
-static void batch_release(struct task *t)
-{
-    comm_unref(((struct batch *)t)->c);
-    free(t);
 }
 
 // Sends to oneself pair with receives from oneself.
@@ -150,13 +138,12 @@ static HcclResult issue(struct op_call *call, const HcclSendRecvItem *items, uin
 {
     struct batch *b = calloc(1, sizeof(*b) + n * sizeof(b->pieces[0]));
     if (b == NULL) return hccl_fail(HCCL_E_MEMORY, "out of host memory");
-    b->t.run = batch_run;
-    b->t.release = batch_release;
+    b->o.body = batch_body;
     b->c = call->c;
     HcclResult rc = comm_memory(call->c, call->s->id);
     if (rc == HCCL_SUCCESS) rc = pair_self(b, items, n);
     if (rc == HCCL_SUCCESS) rc = fill(call, b, items, n);
-    if (rc == HCCL_SUCCESS) return op_push(call, &b->t);
+    if (rc == HCCL_SUCCESS) return op_push(call, &b->o);
     free(b);
     return rc;
 }

@@ -123,9 +123,9 @@ static bool buffers_live(const struct coll *x)
     return true;
 }
 
-static aclError coll_body(void *arg, struct comm *c, struct stream *s)
+static aclError coll_body(struct op_task *o, struct comm *c, struct stream *s)
 {
-    struct coll *x = arg;
+    struct coll *x = (struct coll *)o;
     uint64_t q = quantum(x), steps = 1;
     int64_t deadline = comm_exec_deadline(c);
     if (!buffers_live(x))
@@ -147,18 +147,6 @@ static aclError coll_body(void *arg, struct comm *c, struct stream *s)
     for (uint32_t r = 0; r < c->size && rc != ACL_SUCCESS; r++)
         if (x->links[r] != NULL) x->links[r]->broken = true;
     return rc;
-}
-
-static aclError coll_run(struct task *t, struct stream *s)
-{
-    struct coll *x = (struct coll *)t;
-    return op_execute(x->c, s, coll_body, x);
-}
-
-static void coll_release(struct task *t)
-{
-    comm_unref(((struct coll *)t)->c);
-    free(t);
 }
 
 // The links of this kind of collective to all other ranks, made by its first call.
@@ -207,8 +195,7 @@ HcclResult coll_issue(struct op_call *call, const struct coll_call *a)
 {
     struct coll *x = calloc(1, sizeof(*x));
     if (x == NULL) return hccl_fail(HCCL_E_MEMORY, "out of host memory");
-    x->t.run = coll_run;
-    x->t.release = coll_release;
+    x->o.body = coll_body;
     x->c = call->c;
     x->command = a->command;
     x->type = a->type;
@@ -223,7 +210,7 @@ HcclResult coll_issue(struct op_call *call, const struct coll_call *a)
     }
     if (rc == HCCL_SUCCESS) rc = comm_memory(call->c, call->s->id);
     if (rc == HCCL_SUCCESS) rc = coll_links(x, a);
-    if (rc == HCCL_SUCCESS) return op_push(call, &x->t);
+    if (rc == HCCL_SUCCESS) return op_push(call, &x->o);
     free(x);
     return rc;
 }

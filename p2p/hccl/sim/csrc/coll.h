@@ -13,7 +13,7 @@ struct flow {
 };
 
 struct coll {
-    struct task t;
+    struct op_task o;
     struct comm *c;
     uint32_t command;
     HcclDataType type;

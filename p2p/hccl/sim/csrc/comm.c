@@ -220,24 +220,40 @@ static void comm_end(struct comm *c)
     comm_unref(c);
 }
 
+// Whether a communicator may go; the caller holds c->mu. Operators still on a stream are the caller's mistake.
+static HcclResult may_end(const struct comm *c, int *operators)
+{
+    *operators = c->queued + c->executing;
+    if (c->inside > 0 && !c->building) return HCCL_E_AGAIN;
+    return *operators > 0 && sim_env()->stricter ? HCCL_E_INTERNAL : HCCL_SUCCESS;
+}
+
 HcclResult HcclCommDestroy(HcclComm comm)
 {
     HCCL_ENTER();
     if (comm == NULL) return HCCL_SUCCESS;
+    int operators = 0;
+    HcclResult rc = HCCL_E_PARA;
     pthread_mutex_lock(&sim_lock);
     struct comm *c = comms;
     while (c != NULL && c != comm) c = c->next;
-    bool busy = false;
     if (c != NULL) {
         pthread_mutex_lock(&c->mu);
-        busy = c->inside > 0 && !c->building;
-        if (!busy) c->dying = true;
+        rc = may_end(c, &operators);
+        if (rc == HCCL_SUCCESS) c->dying = true;
         pthread_mutex_unlock(&c->mu);
-        if (!busy) take_out(c);
+        if (rc == HCCL_SUCCESS) take_out(c);
     }
     pthread_mutex_unlock(&sim_lock);
-    if (c == NULL) return hccl_fail(HCCL_E_PARA, "EI0003: %p is not a communicator, or it was destroyed", comm);
-    if (busy) return hccl_fail(HCCL_E_AGAIN, "communicator %s: a call is inside it", c->opt.name);
+    if (c == NULL) return hccl_fail(rc, "EI0003: %p is not a communicator, or it was destroyed", comm);
+    if (rc == HCCL_E_AGAIN) return hccl_fail(rc, "communicator %s: a call is inside it", c->opt.name);
+    if (operators > 0)
+        sim_log(LOG_ERROR,
+                "EI0012: communicator %s is destroyed while %d of its operators are on a stream; wait or abort first",
+                c->opt.name, operators);
+    if (rc != HCCL_SUCCESS)
+        return hccl_fail(rc, "hccl_sim: communicator %s: operators on a stream use it (HCCL_SIM_STRICT=2)",
+                         c->opt.name);
     comm_end(c);
     return HCCL_SUCCESS;
 }

@@ -11,12 +11,13 @@
 //   HCCL_SIM_LATENCY_US, HCCL_SIM_BANDWIDTH (bytes/s, suffixes as above): every piece of a transfer
 //   HCCL_SIM_CREATE_MS   extra time in every communicator creation
 //   HCCL_SIM_ISSUE_MS    extra time inside every operator call
-//   HCCL_SIM_DIE         phase[@rank][:n]: SIGKILL itself in create, in first (link building) or in
-//                        later (when the n-th operator runs; default 1)
+//   HCCL_SIM_DIE         phase[@rank][:n]: SIGKILL itself in meet (before the root knows of it), in create (once the
+//                        root does), in first (link building) or in later (when the n-th operator runs; default 1)
 //   HCCL_SIM_DEATH       silent (default: as HCCL) or fast: running operators fail when a peer dies
 //   HCCL_SIM_FAIL        function:n:code,...: the n-th call (* every) returns the code
 //   HCCL_SIM_TASK_FAIL   n:code: the n-th operator that runs fails with this aclError
-//   HCCL_SIM_STRICT      1: a second thread that issues operators is an error even when alone
+//   HCCL_SIM_STRICT      1: a second thread that issues operators is an error even when alone; 2: so is destroying a
+//                        communicator whose operators are still on a stream
 //   HCCL_SIM_NOOP        1: operators, copies and events do nothing, to measure a binding
 //   HCCL_SIM_QUIET       1: no banner
 //
@@ -171,7 +172,8 @@ static void read_die(void)
         *rank++ = 0;
         env.die_rank = atoi(rank);
     }
-    if (strcmp(v, "create") == 0) env.die = PHASE_CREATE;
+    if (strcmp(v, "meet") == 0) env.die = PHASE_MEET;
+    else if (strcmp(v, "create") == 0) env.die = PHASE_CREATE;
     else if (strcmp(v, "first") == 0) env.die = PHASE_FIRST;
     else if (strcmp(v, "later") == 0) env.die = PHASE_LATER;
     else reject("HCCL_SIM_DIE", given);
@@ -224,7 +226,8 @@ static void read_env(void)
     env.rdma = is("HCCL_SIM_LINK", "rdma");
     env.fast_death = is("HCCL_SIM_DEATH", "fast");
     env.noop = is("HCCL_SIM_NOOP", "1");
-    env.strict = is("HCCL_SIM_STRICT", "1");
+    env.stricter = is("HCCL_SIM_STRICT", "2");
+    env.strict = env.stricter || is("HCCL_SIM_STRICT", "1");
     env.log_events = is("ASCEND_GLOBAL_EVENT_ENABLE", "1");
     env.log_level = (int)number("ASCEND_GLOBAL_LOG_LEVEL", LOG_ERROR);
 }

@@ -1,7 +1,7 @@
 // What all operators share: who may call, when, from which thread, on which stream.
 #include "sim.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 
 size_t dtype_size(HcclDataType t)
 {
@@ -109,11 +109,52 @@ static bool ordered(const struct comm *c, const struct stream *s)
     return last == NULL || last->synced >= c->last_seq || clock_at(&s->before, c->last_stream) >= c->last_seq;
 }
 
-HcclResult op_push(struct op_call *call, struct task *t)
+static aclError op_run(struct task *t, struct stream *s)
+{
+    struct op_task *o = (struct op_task *)t;
+    struct comm *c = o->c;
+    aclError rc;
+    pthread_mutex_lock(&c->mu);
+    bool dying = c->dying;
+    o->started = true;
+    c->queued--;
+    if (!dying) c->executing++;
+    pthread_mutex_unlock(&c->mu);
+    if (dying)
+        return acl_fail(sim_env()->chip->dma_fault,
+                        "EI0012: SDMA fault: communicator %s was destroyed before its stream finished", c->opt.name);
+    if (fault_task(&rc)) {
+        rc = acl_fail(rc, "%s: fault: an operator of communicator %s fails",
+                      rc == sim_env()->chip->task_timeout ? "EI0002" : "EI0012", c->opt.name);
+    } else {
+        fault_die(PHASE_LATER, c->rank);
+        rc = o->body(o, c, s);
+    }
+    pthread_mutex_lock(&c->mu);
+    c->executing--;
+    pthread_cond_broadcast(&c->cond);
+    pthread_mutex_unlock(&c->mu);
+    return rc;
+}
+
+static void op_release(struct task *t)
+{
+    struct op_task *o = (struct op_task *)t;
+    pthread_mutex_lock(&o->c->mu);
+    if (!o->started) o->c->queued--;
+    pthread_mutex_unlock(&o->c->mu);
+    comm_unref(o->c);
+    free(o);
+}
+
+HcclResult op_push(struct op_call *call, struct op_task *o)
 {
     struct comm *c = call->c;
+    o->t = (struct task){.run = op_run, .release = op_release};
+    o->c = c;
     pthread_mutex_lock(&c->mu);
     c->refs++; // of the task
+    c->queued++;
     pthread_mutex_unlock(&c->mu);
     pthread_mutex_lock(&sim_lock);
     bool ok = ordered(c, call->s);
@@ -126,35 +167,10 @@ HcclResult op_push(struct op_call *call, struct task *t)
                 "other",
                 c->opt.name, last, call->s->id);
     }
-    uint64_t seq = stream_push(call->s, t);
+    uint64_t seq = stream_push(call->s, &o->t);
     pthread_mutex_lock(&sim_lock);
     c->last_stream = call->s->id;
     c->last_seq = seq;
     pthread_mutex_unlock(&sim_lock);
     return HCCL_SUCCESS;
-}
-
-aclError op_execute(struct comm *c, struct stream *s, aclError (*body)(void *, struct comm *, struct stream *),
-                    void *arg)
-{
-    aclError rc;
-    pthread_mutex_lock(&c->mu);
-    bool dying = c->dying;
-    if (!dying) c->executing++;
-    pthread_mutex_unlock(&c->mu);
-    if (dying)
-        return acl_fail(sim_env()->chip->dma_fault,
-                        "EI0012: SDMA fault: communicator %s was destroyed before its stream finished", c->opt.name);
-    if (fault_task(&rc))
-        rc = acl_fail(rc, "%s: fault: an operator of communicator %s fails",
-                      rc == sim_env()->chip->task_timeout ? "EI0002" : "EI0012", c->opt.name);
-    else {
-        fault_die(PHASE_LATER, c->rank);
-        rc = body(arg, c, s);
-    }
-    pthread_mutex_lock(&c->mu);
-    c->executing--;
-    pthread_cond_broadcast(&c->cond);
-    pthread_mutex_unlock(&c->mu);
-    return rc;
 }

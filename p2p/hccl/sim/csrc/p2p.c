@@ -5,8 +5,7 @@
 #include <stdlib.h>
 
 struct p2p {
-    struct task t;
-    struct comm *c;
+    struct op_task o;
     struct link *l;
     char *buf;
     uint64_t bytes;
@@ -15,9 +14,8 @@ struct p2p {
 
 static uint64_t chunk_of(struct comm *c, uint64_t left) { return left < c->opt.buffer ? left : c->opt.buffer; }
 
-static aclError send_body(void *arg, struct comm *c, struct stream *s)
+static aclError send_body(struct p2p *p, struct comm *c, struct stream *s)
 {
-    struct p2p *p = arg;
     int64_t deadline = comm_exec_deadline(c);
     uint64_t step = 0;
     for (uint64_t at = 0; at < p->bytes; step++) {
@@ -31,9 +29,8 @@ static aclError send_body(void *arg, struct comm *c, struct stream *s)
     return ACL_SUCCESS;
 }
 
-static aclError recv_body(void *arg, struct comm *c, struct stream *s)
+static aclError recv_body(struct p2p *p, struct comm *c, struct stream *s)
 {
-    struct p2p *p = arg;
     int64_t deadline = comm_exec_deadline(c);
     uint64_t step = 0;
     for (uint64_t at = 0; at < p->bytes; step++) {
@@ -50,9 +47,9 @@ static aclError recv_body(void *arg, struct comm *c, struct stream *s)
     return ACL_SUCCESS;
 }
 
-static aclError p2p_body(void *arg, struct comm *c, struct stream *s)
+static aclError p2p_body(struct op_task *o, struct comm *c, struct stream *s)
 {
-    struct p2p *p = arg;
+    struct p2p *p = (struct p2p *)o;
     if (!mem_live(c->dev->id, p->buf, p->bytes))
         return acl_fail(sim_env()->chip->dma_fault,
                         "EI0012: SDMA fault: buffer %p of %llu bytes was freed or is too small", (void *)p->buf,
@@ -61,18 +58,6 @@ static aclError p2p_body(void *arg, struct comm *c, struct stream *s)
     aclError rc = p->send ? send_body(p, c, s) : recv_body(p, c, s);
     if (rc != ACL_SUCCESS) p->l->broken = true;
     return rc;
-}
-
-static aclError p2p_run(struct task *t, struct stream *s)
-{
-    struct p2p *p = (struct p2p *)t;
-    return op_execute(p->c, s, p2p_body, p);
-}
-
-static void p2p_release(struct task *t)
-{
-    comm_unref(((struct p2p *)t)->c);
-    free(t);
 }
 
 static HcclResult p2p_link(struct comm *c, const HcclSendRecvItem *i, struct link **l)
@@ -108,13 +93,8 @@ static HcclResult p2p_issue(struct op_call *call, const HcclSendRecvItem *i)
     if (rc != HCCL_SUCCESS) return rc;
     struct p2p *p = calloc(1, sizeof(*p));
     if (p == NULL) return hccl_fail(HCCL_E_MEMORY, "out of host memory");
-    *p = (struct p2p){.t = {.run = p2p_run, .release = p2p_release},
-                      .c = c,
-                      .l = l,
-                      .buf = i->buf,
-                      .bytes = bytes,
-                      .send = i->sendRecvType == HCCL_SEND};
-    return op_push(call, &p->t);
+    *p = (struct p2p){.o.body = p2p_body, .l = l, .buf = i->buf, .bytes = bytes, .send = i->sendRecvType == HCCL_SEND};
+    return op_push(call, &p->o);
 }
 
 HcclResult p2p_check(const char *function, const void *buf, uint64_t count, HcclDataType type)

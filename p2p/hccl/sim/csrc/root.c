@@ -293,6 +293,7 @@ HcclResult root_meet(const struct root_handle *root, uint32_t n, uint32_t rank, 
     int64_t deadline = now_ns() + sim_seconds(hccl_env()->connect_timeout + 20);
     struct hello h = {.magic = ROOT_MAGIC, .n = n, .rank = rank, .nonce = root->nonce, .me = members[rank]};
     struct verdict v;
+    fault_die(PHASE_MEET, rank);
     int fd = root_connect(root, deadline);
     bool ok = fd >= 0 && move(fd, &h, sizeof(h), true, deadline);
     fault_die(PHASE_CREATE, rank);

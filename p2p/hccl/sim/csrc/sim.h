@@ -22,7 +22,7 @@ const char *hccl_sim_version(void);
 
 // ---- env.c: the environment, the chips, the faults --------------------------------------------
 
-enum phase { PHASE_NEVER, PHASE_CREATE, PHASE_FIRST, PHASE_LATER };
+enum phase { PHASE_NEVER, PHASE_MEET, PHASE_CREATE, PHASE_FIRST, PHASE_LATER };
 
 struct chip {
     const char *name; // as in HCCL_SIM_CHIP
@@ -48,7 +48,7 @@ struct sim_env {
     int64_t second_ns; // how long a second of HCCL's own time-outs lasts
     int64_t latency_ns, create_ns, issue_ns;
     double bytes_per_ns; // 0: unlimited
-    bool rdma, noop, strict, fast_death, log_events;
+    bool rdma, noop, strict, stricter, fast_death, log_events;
     int log_level;
     enum phase die;
     int die_rank; // -1: any
@@ -237,7 +237,7 @@ struct comm {
     int dead;         // eventfd, readable once the communicator is destroyed
     pthread_mutex_t mu;
     pthread_cond_t cond;
-    int refs, inside, executing;
+    int refs, inside, queued, executing; // queued and executing: operators on streams
     bool building, dying, suspended;
     void *ccl; // 2 x buffer + 1 MiB of device memory, at the first operator
     struct link *links, *strangers;
@@ -349,9 +349,14 @@ struct op_call { // an operator call between op_begin and op_end
 HcclResult op_begin(const char *function, HcclComm comm, aclrtStream stream, struct op_call *call);
 HcclResult op_end(struct op_call *call, HcclResult rc);
 HcclResult op_buffer(struct op_call *call, const char *what, const void *buf, uint64_t bytes);
-HcclResult op_push(struct op_call *call, struct task *t);
-aclError op_execute(struct comm *c, struct stream *s, aclError (*body)(void *, struct comm *, struct stream *),
-                    void *arg);
+// The task of an operator; it holds a reference to its communicator.
+struct op_task {
+    struct task t;
+    struct comm *c;
+    aclError (*body)(struct op_task *o, struct comm *c, struct stream *s);
+    bool started;
+};
+HcclResult op_push(struct op_call *call, struct op_task *o);
 
 #define MAX_COUNT 0x7FFFFFFFFULL
 size_t dtype_size(HcclDataType t);

@@ -16,6 +16,18 @@ static void in_creation(int argc, char **argv)
     SAYS("EI0015");
 }
 
+static void in_meeting(int argc, char **argv)
+{
+    (void)argc;
+    struct rank r = {(uint32_t)atoi(argv[1]), 2, argv[3], NULL, NULL};
+    HcclRootInfo info;
+    OK(aclInit(NULL));
+    OK(aclrtSetDevice((int)r.rank));
+    share_root(r.file, r.rank, &info);
+    WANT(HcclCommInitRootInfo(2, &info, r.rank, &r.comm), HCCL_E_INTERNAL);
+    SAYS("missing ranks: 1");
+}
+
 static void in_first(int argc, char **argv)
 {
     struct rank r = join(argc, argv);
@@ -89,8 +101,8 @@ static void task_fails(int argc, char **argv)
 }
 
 static const struct scenario all[] = {
-    {"create", in_creation}, {"first", in_first},        {"later", in_later},
-    {"rdma", rdma},          {"collective", collective}, {"task fails", task_fails},
+    {"meet", in_meeting}, {"create", in_creation},    {"first", in_first},        {"later", in_later},
+    {"rdma", rdma},       {"collective", collective}, {"task fails", task_fails},
 };
 
 PLAY(all)

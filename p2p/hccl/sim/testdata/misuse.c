@@ -185,6 +185,24 @@ static void destroy_under_stream(int argc, char **argv)
     hear(&r, "done");
 }
 
+// HCCL_SIM_STRICT=2: a communicator does not go while a stream uses it.
+static void destroy_under_stream_strict(int argc, char **argv)
+{
+    struct rank r = join(argc, argv);
+    void *dev = device(64);
+    warm(&r, dev);
+    if (r.rank == 0) {
+        OK(HcclRecv(dev, 8, U8, 1, r.comm, r.stream));
+        OK(HcclRecv(dev, 8, U8, 1, r.comm, r.stream)); // queued behind
+        WANT(HcclCommDestroy(r.comm), HCCL_E_INTERNAL);
+        SAYS("operators on a stream");
+        OK(aclrtStreamAbort(r.stream));
+        say(&r, "done");
+    }
+    hear(&r, "done");
+    OK(HcclCommDestroy(r.comm));
+}
+
 static void freed_buffer(int argc, char **argv)
 {
     struct rank r = join(argc, argv);
@@ -284,6 +302,7 @@ static const struct scenario all[] = {
     {"destroy frees builder", destroy_frees_builder},
     {"destroy in use", destroy_in_use},
     {"destroy under stream", destroy_under_stream},
+    {"destroy under stream, strict", destroy_under_stream_strict},
     {"freed buffer", freed_buffer},
     {"abort", abort_stream},
     {"failure mode", failure_mode},
