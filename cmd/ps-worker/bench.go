@@ -39,6 +39,7 @@ func benchP2PCommand() *cli.Command {
 			&cli.BoolFlag{Name: "bidir", Usage: "stream in both directions at once"},
 			&cli.IntFlag{Name: "stripes", Value: 1, Usage: "connections of unix, tcp and tls", EnvVars: program.Env("bench-stripes")},
 			&cli.BoolFlag{Name: "checksum", Usage: "CRC-32C of each message over unix, tcp and tls", EnvVars: program.Env("bench-checksum")},
+			&cli.BoolFlag{Name: "transfer", Usage: "messages go through the chunks, grants and windows of pushes and pulls"},
 			&cli.StringFlag{Name: "devices", Value: "0,1", Usage: "NPUs of the two processes for hccl", EnvVars: program.Env("bench-devices")},
 			&cli.IntFlag{Name: "rounds", Value: 5, Usage: "of which the median counts", EnvVars: program.Env("bench-rounds")},
 			&cli.DurationFlag{Name: "time", Value: time.Second, Usage: "for each size, about", EnvVars: program.Env("bench-time")},
@@ -81,6 +82,9 @@ func benchTitle(c *cli.Context, cfg pairbench.Config) string {
 	case pairbench.Unix, pairbench.TCP, pairbench.TLS:
 		title += fmt.Sprintf(", %d connections, checksums %v", cfg.Stripes, cfg.Checksum)
 	}
+	if cfg.Transfer {
+		title += ", chunked transfers"
+	}
 	if c.Bool("bidir") {
 		title += ", both directions at once"
 	}
@@ -90,7 +94,10 @@ func benchTitle(c *cli.Context, cfg pairbench.Config) string {
 // benchSpec reads the flags.
 func benchSpec(c *cli.Context) (pairbench.Spec, pairbench.Config, error) {
 	spec := pairbench.Spec{Both: c.Bool("bidir"), Time: c.Duration("time"), Rounds: c.Int("rounds")}
-	cfg := pairbench.Config{Transport: c.String("transport"), Stripes: c.Int("stripes"), Checksum: c.Bool("checksum")}
+	cfg := pairbench.Config{Transport: c.String("transport"), Stripes: c.Int("stripes"), Checksum: c.Bool("checksum"), Transfer: c.Bool("transfer")}
+	if cfg.Transfer && cfg.Transport == pairbench.Inproc {
+		return spec, cfg, program.Usage("--transfer is for two processes, inproc is one")
+	}
 	if err := errors.Join(program.NoArguments(c), program.OneOf("--transport", cfg.Transport, pairbench.Transports()...)); err != nil {
 		return spec, cfg, err
 	}
@@ -160,7 +167,7 @@ func otherProcess(ctx context.Context, cfg pairbench.Config, addr string) (*exec
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, self, "bench", "peer", "--transport", cfg.Transport, "--dir", cfg.Dir, "--address", addr,
-		"--stripes", strconv.Itoa(cfg.Stripes), "--checksum="+strconv.FormatBool(cfg.Checksum), "--device", strconv.Itoa(cfg.Devices[1]))
+		"--stripes", strconv.Itoa(cfg.Stripes), "--checksum="+strconv.FormatBool(cfg.Checksum), "--device", strconv.Itoa(cfg.Devices[1]), "--transfer="+strconv.FormatBool(cfg.Transfer))
 	cmd.Stderr = os.Stderr
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
@@ -180,9 +187,10 @@ func benchPeerCommand() *cli.Command {
 			&cli.IntFlag{Name: "stripes"},
 			&cli.BoolFlag{Name: "checksum"},
 			&cli.IntFlag{Name: "device"},
+			&cli.BoolFlag{Name: "transfer"},
 		},
 		Action: func(c *cli.Context) error {
-			cfg := pairbench.Config{Transport: c.String("transport"), Dir: c.String("dir"), Stripes: c.Int("stripes"), Checksum: c.Bool("checksum")}
+			cfg := pairbench.Config{Transport: c.String("transport"), Dir: c.String("dir"), Stripes: c.Int("stripes"), Checksum: c.Bool("checksum"), Transfer: c.Bool("transfer")}
 			cfg.Devices[1] = c.Int("device")
 			p, err := pairbench.Dial(c.Context, cfg, c.String("address"))
 			if err != nil {

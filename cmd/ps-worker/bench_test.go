@@ -56,6 +56,7 @@ func TestUsageOfBench(t *testing.T) {
 		{[]string{"--sizes", "4GiB"}, "2GiB"},
 		{[]string{"--stripes", "0"}, "stripes"},
 		{[]string{"--rounds", "0"}, "rounds"},
+		{[]string{"--transfer", "--transport", "inproc"}, "--transfer"},
 		{[]string{"extra"}, `"extra"`},
 	} {
 		code, _, stderr := command(t.Context(), append([]string{"bench", "p2p"}, c.args...)...)

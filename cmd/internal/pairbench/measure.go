@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"hcclps/p2p"
 )
 
 // job is one timed run, the same on both ranks.
@@ -33,20 +31,20 @@ type outcome struct {
 
 // side is one rank with its buffers.
 type side struct {
-	comm     p2p.Comm
+	ends     messages
 	out, in  [][]byte
-	pending  []*p2p.Request
-	received []*p2p.Request
+	pending  []waiter
+	received []waiter
 	token    []byte
 }
 
-func newSide(comm p2p.Comm) *side { return &side{comm: comm, token: make([]byte, 1)} }
+func newSide(ends messages) *side { return &side{ends: ends, token: make([]byte, 1)} }
 
-func (s *side) peer() int { return 1 - s.comm.Rank() }
+func (s *side) peer() int { return 1 - s.ends.rank() }
 
 // sends and receives say what this rank does in a job.
-func (s *side) sends(j job) bool    { return s.comm.Rank() == 0 || !j.Stream || j.Both }
-func (s *side) receives(j job) bool { return s.comm.Rank() == 1 || !j.Stream || j.Both }
+func (s *side) sends(j job) bool    { return s.ends.rank() == 0 || !j.Stream || j.Both }
+func (s *side) receives(j job) bool { return s.ends.rank() == 1 || !j.Stream || j.Both }
 
 // do runs a job. Both ranks are inside it at the same time.
 func (s *side) do(ctx context.Context, j job) (o outcome, err error) {
@@ -79,7 +77,7 @@ func (s *side) prepare(j job) {
 		s.out = make([][]byte, j.Slots)
 		for i := range s.out {
 			s.out[i] = make([]byte, j.Size)
-			fill(s.out[i], s.comm.Rank(), i)
+			fill(s.out[i], s.ends.rank(), i)
 		}
 	}
 	if s.receives(j) && s.in == nil {
@@ -111,27 +109,27 @@ func (s *side) wrong(j job) (n int) {
 // meet returns when both ranks are here.
 func (s *side) meet(ctx context.Context) error {
 	in := make([]byte, 1)
-	recv := s.comm.Irecv(s.peer(), p2p.Bytes(in))
-	if err := s.comm.Isend(s.peer(), p2p.Bytes(s.token)).Wait(ctx); err != nil {
+	recv := s.ends.recv(in)
+	if err := s.ends.send(s.token).Wait(ctx); err != nil {
 		return err
 	}
 	return recv.Wait(ctx)
 }
 
 func (s *side) pingPong(ctx context.Context, j job) error {
-	peer, first := s.peer(), s.comm.Rank() == 0
+	first := s.ends.rank() == 0
 	for i := range j.Count {
 		slot := i % j.Slots
 		if first {
-			if err := s.comm.Isend(peer, p2p.Bytes(s.out[slot])).Wait(ctx); err != nil {
+			if err := s.ends.send(s.out[slot]).Wait(ctx); err != nil {
 				return err
 			}
 		}
-		if err := s.comm.Irecv(peer, p2p.Bytes(s.in[slot])).Wait(ctx); err != nil {
+		if err := s.ends.recv(s.in[slot]).Wait(ctx); err != nil {
 			return err
 		}
 		if !first {
-			if err := s.comm.Isend(peer, p2p.Bytes(s.out[slot])).Wait(ctx); err != nil {
+			if err := s.ends.send(s.out[slot]).Wait(ctx); err != nil {
 				return err
 			}
 		}
@@ -149,10 +147,10 @@ func (s *side) stream(ctx context.Context, j job) error {
 			}
 		}
 		if s.receives(j) {
-			s.received = append(s.received, s.comm.Irecv(s.peer(), p2p.Bytes(s.in[i%j.Slots])))
+			s.received = append(s.received, s.ends.recv(s.in[i%j.Slots]))
 		}
 		if s.sends(j) {
-			s.pending = append(s.pending, s.comm.Isend(s.peer(), p2p.Bytes(s.out[i%j.Slots])))
+			s.pending = append(s.pending, s.ends.send(s.out[i%j.Slots]))
 		}
 	}
 	for i := max(0, j.Count-j.Slots); i < j.Count; i++ {

@@ -37,6 +37,7 @@ type Config struct {
 	Dir       string // a private folder for sockets and certificates
 	Stripes   int    // connections of unix, tcp and tls; 0 is 1
 	Checksum  bool   // CRC-32C also where it is not needed; without it, nowhere
+	Transfer  bool   // messages go through a p2p.Transfer, as pushes and pulls do; not for inproc
 	Devices   [2]int // of hccl: the NPUs of rank 0 and rank 1
 }
 
@@ -45,6 +46,7 @@ type Pair struct {
 	Transport string
 	Comm      p2p.Comm
 
+	chunked *chunked                        // nil: messages go straight through Comm
 	run     func(ctx context.Context) error // nil: the Comm has no goroutines
 	release func() error                    // nil: there is nothing but the Comm
 	control net.Conn                        // nil in one process
@@ -101,7 +103,7 @@ func (h *Host) Accept(ctx context.Context) (*Pair, error) {
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = h.listener.Close() })
 	defer stop()
-	conns := make([]net.Conn, 1+h.cfg.stripes())
+	conns := make([]net.Conn, h.cfg.conns())
 	for i := range conns {
 		c, err := h.listener.Accept()
 		if err == nil {
@@ -133,7 +135,7 @@ func Dial(ctx context.Context, cfg Config, addr string) (*Pair, error) {
 	if err != nil {
 		return nil, err
 	}
-	conns := make([]net.Conn, 1+cfg.stripes())
+	conns := make([]net.Conn, cfg.conns())
 	for i := range conns {
 		if conns[i], err = network.Dial(ctx, addr); err == nil {
 			_, err = conns[i].Write([]byte{byte(i)})
@@ -163,12 +165,37 @@ func hear(ctx context.Context, c net.Conn, want int) error {
 func (cfg Config) pair(ctx context.Context, conns []net.Conn, rank int) (*Pair, error) {
 	p := &Pair{Transport: cfg.Transport, control: conns[0]}
 	p.peer = newRemote(conns[0])
-	comm, release, err := cfg.comm(ctx, conns[1:], rank)
+	bulk := conns[1:]
+	if cfg.Transfer {
+		bulk = conns[2:]
+	}
+	comm, release, err := cfg.comm(ctx, bulk, rank)
 	if err != nil {
-		return nil, errors.Join(err, conns[0].Close())
+		return nil, errors.Join(err, closeAll(conns[:len(conns)-len(bulk)]))
 	}
 	p.Comm, p.run, p.release = comm, comm.Run, release
+	if cfg.Transfer {
+		if p.chunked, err = newChunked(comm, rank, conns[1]); err != nil {
+			return nil, err // a fault of this program
+		}
+		p.run = p.chunked.run
+	}
 	return p, nil
+}
+
+// conns is how many connections a pair takes: for control, signals and bulk.
+func (cfg Config) conns() int {
+	if cfg.Transfer {
+		return 2 + cfg.stripes()
+	}
+	return 1 + cfg.stripes()
+}
+
+func (p *Pair) ends() messages {
+	if p.chunked != nil {
+		return p.chunked
+	}
+	return direct{p.Comm}
 }
 
 func (cfg Config) comm(ctx context.Context, conns []net.Conn, rank int) (comm link.Comm, release func() error, err error) {
@@ -186,7 +213,7 @@ func (cfg Config) comm(ctx context.Context, conns []net.Conn, rank int) (comm li
 	return tcp.Config{Checksum: sums}.Pair(conns, rank), nil, nil
 }
 
-// errDone ends the run of a device.
+// errDone ends the run of a device or a transfer.
 var errDone = errors.New("measured")
 
 // hccl opens this rank's device, which runs until release is called.
@@ -240,8 +267,13 @@ func (p *Pair) Do(ctx context.Context, f func(ctx context.Context) error) error 
 	})
 	err := f(ctx)
 	stop()
-	err = errors.Join(err, p.Comm.Close())
-	if ended := <-ran; err == nil && !errors.Is(ended, p2p.ErrPeer) { // the other rank may have closed first
+	if p.chunked != nil {
+		cancel(errDone) // it owns the Comm
+	} else {
+		err = errors.Join(err, p.Comm.Close())
+	}
+	// The other rank may have closed first.
+	if ended := <-ran; err == nil && !errors.Is(ended, p2p.ErrPeer) && !errors.Is(ended, errDone) {
 		err = ended
 	}
 	if p.release != nil {

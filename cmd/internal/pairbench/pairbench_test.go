@@ -123,6 +123,25 @@ func TestEveryTransportIsMeasured(t *testing.T) {
 	}
 }
 
+func TestMessagesThroughATransfer(t *testing.T) {
+	for _, transport := range []string{Unix, TCP, Shm} {
+		err := pairs(t, Config{Transport: transport, Transfer: true, Stripes: 2}, func(ctx context.Context, p *Pair) error {
+			return Run(ctx, p, Spec{Sizes: []int{8, 100_000, 9 << 20}, Both: true, Time: 10 * time.Millisecond, Rounds: 1}, func(r Result) error {
+				if r.Wrong != 0 || r.Algbw <= 0 {
+					t.Errorf("%s: %+v", transport, r)
+				}
+				return nil
+			})
+		})
+		if errors.Is(err, shm.ErrNotLocal) {
+			t.Skipf("no shared memory here: %v", err)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", transport, err)
+		}
+	}
+}
+
 // twist changes one byte of each message of a size.
 type twist struct {
 	p2p.Comm

@@ -62,7 +62,7 @@ type peer interface {
 // Run measures as rank 0 of the pair and calls report after each size.
 func Run(ctx context.Context, p *Pair, spec Spec, report func(Result) error) error {
 	spec = spec.withDefaults()
-	r := runner{side: newSide(p.Comm), peer: p.peer, spec: spec}
+	r := runner{side: newSide(p.ends()), peer: p.peer, spec: spec}
 	for _, size := range spec.Sizes {
 		res, err := r.size(ctx, size)
 		if err != nil {
@@ -219,7 +219,7 @@ func (r *remote) end(context.Context) (outcome, error) {
 
 // Serve is rank 1: it does what rank 0 says until that has nothing more to do.
 func Serve(ctx context.Context, p *Pair) error {
-	s := newSide(p.Comm)
+	s := newSide(p.ends())
 	dec, enc := json.NewDecoder(p.control), json.NewEncoder(p.control)
 	for {
 		var j job
@@ -252,7 +252,7 @@ type local struct {
 }
 
 func newLocal(ctx context.Context, comm p2p.Comm) *local {
-	return &local{ctx, newSide(comm), make(chan outcome, 1)}
+	return &local{ctx, newSide(direct{comm}), make(chan outcome, 1)}
 }
 
 func (l *local) start(j job) error {
