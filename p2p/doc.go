@@ -33,6 +33,9 @@
 // asked for is still sent. If the sender gives up it says [SignalVoid] and sends other bytes only when it has heard [SignalDropped], by which the receiver promises to
 // take none of them for true. If the receiver gives up, SignalDropped is all.
 //
+// What was asked for stays readable at the sender until it is known that the receiver has it: over a Comm that is a [Confirmer] by the completion of the send, which the
+// receiver announces by [SignalGrantSure], over others by [SignalTaken].
+//
 // The life of one Comm is an epoch. When it dies on one side, that side ends the epoch and says in [SignalReset] how many chunks it has taken in it; the other side
 // ends it too and says the same. So both know what has arrived, in the same order, and the next epoch goes on from there: nothing comes twice and nothing
 // is lost. Rank 0 begins each epoch, when there is something to move. The first tries wait up to 100 ms, 200 ms and 400 ms; a last one follows; when none

@@ -180,12 +180,12 @@ func (t *Transfer) move(ctx context.Context, comm RunningComm) error {
 	stalled := time.NewTicker(max(t.policy.Stall/4, 1))
 	defer stalled.Stop()
 	still := 0
-	last, _ := t.present()
+	_, last := t.waiting()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 		case <-stalled.C:
-			if now, _ := t.present(); now != last || !t.waiting() {
+			if is, now := t.waiting(); now != last || !is {
 				still, last = 0, now
 			} else if still++; still >= 4 {
 				fail(fmt.Errorf("%w: no chunk arrived for %v", ErrPeer, t.policy.Stall))
@@ -197,9 +197,9 @@ func (t *Transfer) move(ctx context.Context, comm RunningComm) error {
 	return context.Cause(ctx)
 }
 
-// waiting says whether chunks are on their way.
-func (t *Transfer) waiting() bool {
+// waiting says whether chunks are on their way, and how many ever came to an end.
+func (t *Transfer) waiting() (is bool, active uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.flying > 0 || len(t.asked) > 0 || t.pausing
+	return t.flying > 0 || t.unsent > 0 || t.pausing, t.active
 }

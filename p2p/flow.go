@@ -43,6 +43,7 @@ func newFlow(t *Transfer, comm RunningComm, fail context.CancelCauseFunc) *flow 
 }
 
 func (f *flow) start(ctx context.Context) {
+	f.t.begin(f.comm)
 	f.loops.Go(func() {
 		err := f.comm.Run(ctx)
 		if err == nil {
@@ -54,6 +55,16 @@ func (f *flow) start(ctx context.Context) {
 	f.loops.Go(func() { f.take(ctx) })
 	f.loops.Go(func() { f.issue(ctx) })
 	f.loops.Go(func() { f.confirm(ctx) })
+}
+
+// begin says how chunks are asked for over a Comm.
+func (t *Transfer) begin(comm Comm) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.grant = SignalGrant
+	if c, ok := comm.(Confirmer); ok && c.Confirms() {
+		t.grant = SignalGrantSure
+	}
 }
 
 // ask asks for chunks as the window allows.

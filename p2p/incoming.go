@@ -56,9 +56,13 @@ type receiveSide struct {
 	voided map[uint64]struct{}     // transfers given up by the sender before they were asked for
 	flying int                     // chunks asked for that have not come
 	taken  uint64                  // chunks taken in this epoch
+	grant  SignalKind              // how chunks are asked for in this epoch
 	sizer  sizer
 	meter  meter
 }
+
+// takenEvery is after how many chunks of a long transfer the sender hears of them, where it must be told.
+const takenEvery = 16
 
 // maxVoided bounds the transfers that a peer may give up before this side knows of them.
 const maxVoided = 1 << 16
@@ -138,7 +142,7 @@ func (t *Transfer) ask(in *Incoming) arriving {
 		t.meter.begin(time.Now())
 	}
 	t.flying++
-	t.cfg.Post(Signal{Kind: SignalGrant, Epoch: t.epoch, ID: in.id, Offset: uint64(a.off), Bytes: uint32(a.n)})
+	t.cfg.Post(Signal{Kind: t.grant, Epoch: t.epoch, ID: in.id, Offset: uint64(a.off), Bytes: uint32(a.n)})
 	return a
 }
 
@@ -162,7 +166,11 @@ func (t *Transfer) landed(a arriving, got int, whole bool, fault error) {
 		t.stats.Received += uint64(got)
 		t.moved += uint64(got)
 	}
+	t.active++
 	a.of.finish()
+	if whole && t.grant == SignalGrant && (a.of.ended || a.of.stream != nil || t.taken%takenEvery == 0) {
+		t.cfg.Post(Signal{Kind: SignalTaken, Epoch: t.epoch, Offset: t.taken})
+	}
 	if whole && t.meter.landed(time.Now(), a.n, t.sizer.size) {
 		t.sizer.observe(t.meter.bandwidth, t.meter.latency)
 	}

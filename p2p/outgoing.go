@@ -87,16 +87,19 @@ func (o *Outgoing) finish() {
 
 // chunk is a part of an outgoing transfer that the peer asked for.
 type chunk struct {
-	of  *Outgoing
-	off int
-	n   int
+	of   *Outgoing
+	off  int
+	n    int
+	seq  uint64 // number in its epoch
+	sure bool   // the completion of its send says that it was taken
 }
 
 // sendSide is what the Transfer's mutex guards of the sending half. In an epoch the chunks that were asked for are numbered from 0.
 type sendSide struct {
 	outs      map[uint64]*Outgoing
-	asked     []chunk // not confirmed, in order
+	asked     []chunk // not known to be taken, in order
 	issued    int     // of asked, handed to the Comm
+	unsent    int     // asked for in this epoch, and the Comm has not completed their sends
 	confirmed uint64  // number of the first in asked
 }
 
@@ -129,7 +132,8 @@ func (t *Transfer) granted(s Signal) error {
 	o.fresh = false
 	o.granted = off + n
 	o.highest = max(o.highest, o.granted)
-	t.asked = append(t.asked, chunk{o, off, n})
+	t.asked = append(t.asked, chunk{o, off, n, t.confirmed + uint64(len(t.asked)), s.Kind == SignalGrantSure})
+	t.unsent++
 	signal(t.wakeSend)
 	return nil
 }
@@ -163,18 +167,38 @@ func (t *Transfer) issuable() (c chunk, genuine, ok bool) {
 	return c, false, true
 }
 
-// sent notes that the Comm has let go of a chunk. arrived says that the peer has it and all before it.
-func (t *Transfer) sent(d departing, arrived bool) {
+// sent notes that the Comm has let go of a chunk. well says that its send and all before it completed.
+func (t *Transfer) sent(d departing, well bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if d.genuine {
 		d.of.flying--
 	}
-	if arrived {
-		t.confirm()
+	if well {
+		t.unsent--
+		t.active++
+		if d.sure {
+			t.confirmTo(d.seq + 1)
+		}
 		t.quiet()
 	}
 	d.of.finish()
+}
+
+// confirmTo notes that the peer has all chunks below a number; t.mu is held.
+func (t *Transfer) confirmTo(n uint64) {
+	for len(t.asked) > 0 && t.confirmed < n {
+		t.confirm()
+	}
+}
+
+// peerTook acts on SignalTaken; t.mu is held.
+func (t *Transfer) peerTook(s Signal) error {
+	if s.Offset > t.confirmed+uint64(len(t.asked)) {
+		return fmt.Errorf("%d chunks taken of %d: %w", s.Offset, t.confirmed+uint64(len(t.asked)), ErrMalformed)
+	}
+	t.confirmTo(s.Offset)
+	return nil
 }
 
 // confirm takes the first chunk off the list of what the peer may not have; t.mu is held.
@@ -197,10 +221,8 @@ func (t *Transfer) confirm() {
 
 // rewind settles the sending half at the end of an epoch in which the peer took so many chunks: what it has not is to be asked for again. t.mu is held.
 func (t *Transfer) rewind(taken uint64) {
-	for len(t.asked) > 0 && t.confirmed < taken {
-		t.confirm()
-	}
-	t.asked, t.issued, t.confirmed = nil, 0, 0
+	t.confirmTo(taken)
+	t.asked, t.issued, t.unsent, t.confirmed = nil, 0, 0, 0
 	for _, o := range t.outs {
 		if o.granted > o.acked && !o.cancelled {
 			t.stats.Resumed += uint64(o.acked)

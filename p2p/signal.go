@@ -32,6 +32,10 @@ const (
 	SignalAsk
 	// SignalOffer says that a block of so many bytes, at that offset of a stream, is encoded; no bytes are the end of the stream.
 	SignalOffer
+	// SignalGrantSure is SignalGrant by a receiver whose Comm is a Confirmer: the sender knows by its own completion what has been taken.
+	SignalGrantSure
+	// SignalTaken says how many chunks were taken in the epoch so far (offset), where completions do not tell.
+	SignalTaken
 )
 
 // maxSignalText bounds the text of a signal, in bytes.
@@ -79,11 +83,11 @@ func DecodeSignal(b []byte) (Signal, error) {
 		s.Text = string(b[signalSize:])
 	}
 	switch {
-	case s.Kind < SignalGrant || s.Kind > SignalOffer:
+	case s.Kind < SignalGrant || s.Kind > SignalTaken:
 		return Signal{}, fmt.Errorf("decode signal: unknown kind %d: %w", s.Kind, ErrMalformed)
 	case s.Offset > math.MaxInt64:
 		return Signal{}, fmt.Errorf("decode signal of kind %d: offset %d: %w", s.Kind, s.Offset, ErrMalformed)
-	case s.Kind == SignalGrant && (s.Bytes == 0 || s.Bytes > MaxChunk):
+	case (s.Kind == SignalGrant || s.Kind == SignalGrantSure) && (s.Bytes == 0 || s.Bytes > MaxChunk):
 		return Signal{}, fmt.Errorf("decode signal: grant of %d bytes, at most %d: %w", s.Bytes, MaxChunk, ErrMalformed)
 	case s.Kind != SignalReset && s.Text != "":
 		return Signal{}, fmt.Errorf("decode signal of kind %d: %d bytes too many: %w", s.Kind, len(s.Text), ErrMalformed)

@@ -25,6 +25,8 @@ func sampleSignals() []p2p.Signal {
 		{Kind: p2p.SignalReady, Offset: 1, Bytes: 3},
 		{Kind: p2p.SignalAsk, ID: 4},
 		{Kind: p2p.SignalOffer, ID: 4, Offset: 1000, Bytes: 77},
+		{Kind: p2p.SignalGrantSure, Epoch: 1, ID: 2, Offset: 64, Bytes: 64},
+		{Kind: p2p.SignalTaken, Epoch: 1, Offset: 9},
 	}
 }
 

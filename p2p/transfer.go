@@ -85,8 +85,9 @@ type Transfer struct {
 	epochs
 	sendSide
 	receiveSide
-	stats Stats
-	moved uint64 // bytes that ever got through, for noticing progress
+	stats  Stats
+	moved  uint64 // bytes that ever got through, for noticing progress
+	active uint64 // chunks that ever came to an end, for noticing a stall
 }
 
 // NewTransfer checks the configuration. It starts nothing.
@@ -219,14 +220,16 @@ func (t *Transfer) Signalled(s Signal) error {
 		return t.asks(s.ID)
 	case SignalOffer:
 		return t.offered(s)
-	case SignalGrant, SignalReset, SignalPause:
+	case SignalGrant, SignalGrantSure, SignalTaken, SignalReset, SignalPause:
 	}
 	if s.Epoch != t.epoch || t.peerEnded {
 		return fmt.Errorf("signal of kind %d for epoch %d in epoch %d: %w", s.Kind, s.Epoch, t.epoch, ErrMalformed)
 	}
 	switch s.Kind {
-	case SignalGrant:
+	case SignalGrant, SignalGrantSure:
 		return t.granted(s)
+	case SignalTaken:
+		return t.peerTook(s)
 	case SignalPause:
 		return t.peerPauses()
 	case SignalReset:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hcclps/p2p"
+	"hcclps/p2p/p2ptest"
 )
 
 func TestStallEndsTheEpoch(t *testing.T) {
@@ -117,4 +118,34 @@ func cutIn(t *testing.T, phase, rank int) {
 	if s := r.ends[0].Stats(); s.Resets != 1 {
 		t.Errorf("%d resets", s.Resets)
 	}
+}
+
+// Where a send completes before its receive does, the sender's memory is kept until the receiver says that it has the bytes, and they are sent again if the
+// Comm dies in between.
+func TestSendsThatCompleteEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		left := 5
+		policy := p2p.Policy{Chunk: p2p.ChunkPolicy{Fixed: 1000}, Window: p2p.WindowPolicy{Bytes: 4000}}
+		r := newRig(t, rigConfig{policy: policy, lag: time.Millisecond, wrap: func(epoch uint32, rank int, c p2p.Comm) (p2p.Comm, error) {
+			if rank == 1 && epoch < 20 {
+				left += 3
+				c = &dying{Comm: c, left: left}
+			}
+			return &eager{p2ptest.Faulty(c, uint64(epoch), p2ptest.Faults{Delay: time.Millisecond})}, nil
+		}})
+		body, got := noise(1, 200_000), make([]byte, 200_000)
+		out, in := r.ends[0].Send(1, body), r.ends[1].Receive(1, p2p.Push, got)
+		r.wait(out.Done())
+		select {
+		case <-in.Done():
+		default:
+			t.Error("the memory was let go of before the receiver had it all")
+		}
+		if in.Err() != nil || out.Err() != nil || !bytes.Equal(got, noise(1, len(got))) {
+			t.Errorf("ended with %v and %v", out.Err(), in.Err())
+		}
+		if s := r.ends[0].Stats(); s.Resets < 5 || s.Again == 0 {
+			t.Errorf("%+v", s)
+		}
+	})
 }

@@ -28,6 +28,8 @@ type handComm struct {
 	bufs   chan []byte
 }
 
+func (c *handComm) Confirms() bool { return true }
+
 func (c *handComm) Rank() int { return 0 }
 func (c *handComm) Size() int { return 2 }
 
@@ -148,7 +150,7 @@ func TestSendsFollowGrants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newByHand(t, p2p.Policy{})
 		grant := func(id, off uint64, n uint32) error {
-			return h.Signalled(p2p.Signal{Kind: p2p.SignalGrant, ID: id, Offset: off, Bytes: n})
+			return h.Signalled(p2p.Signal{Kind: p2p.SignalGrantSure, ID: id, Offset: off, Bytes: n})
 		}
 		a := h.Send(1, []byte("ab"), nil, []byte("cdef"), []byte("ghij"))
 		b := h.Send(2, []byte("12345"))
@@ -222,6 +224,8 @@ func TestNonsenseIsMalformed(t *testing.T) {
 			"reset of 9th epoch":  {{Kind: p2p.SignalReset, Epoch: 9}},
 			"chunks nobody sent":  {{Kind: p2p.SignalReset, Offset: 5}},
 			"grant after reset":   {{Kind: p2p.SignalReset}, {Kind: p2p.SignalGrant, ID: 1, Bytes: 1}},
+			"taken, not sent":     {{Kind: p2p.SignalGrant, ID: 1, Bytes: 1}, {Kind: p2p.SignalTaken, Offset: 2}},
+			"taken of 9th epoch":  {{Kind: p2p.SignalTaken, Epoch: 9}},
 			"two resets":          {{Kind: p2p.SignalReset}, {Kind: p2p.SignalReset}},
 			"flood of grants":     floodOfGrants(),
 			"grant over the end":  {{Kind: p2p.SignalGrant, ID: 1, Bytes: 1001}},

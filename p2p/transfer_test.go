@@ -22,6 +22,7 @@ type rig struct {
 	done [2]chan error
 
 	mu    sync.Mutex
+	sure  bool
 	epoch uint32
 	pairs map[uint32][]p2p.RunningComm
 	wrap  func(epoch uint32, rank int, c p2p.Comm) (p2p.Comm, error)
@@ -30,11 +31,14 @@ type rig struct {
 // runner gives a Comm without goroutines a Run.
 type runner struct {
 	p2p.Comm
+	sure  bool // it is a Confirmer
 	ended chan struct{}
 	once  sync.Once
 }
 
 func running(c p2p.Comm) *runner { return &runner{Comm: c, ended: make(chan struct{})} }
+
+func (r *runner) Confirms() bool { return r.sure }
 
 func (r *runner) Run(ctx context.Context) error {
 	select {
@@ -55,12 +59,13 @@ func (r *runner) Close() error {
 type rigConfig struct {
 	policy p2p.Policy
 	lag    time.Duration // the most that a signal waits
+	sure   bool          // Comms are Confirmers
 	wrap   func(epoch uint32, rank int, c p2p.Comm) (p2p.Comm, error)
 }
 
 func newRig(t *testing.T, cfg rigConfig) *rig {
 	t.Helper()
-	r := &rig{T: t, wrap: cfg.wrap, pairs: make(map[uint32][]p2p.RunningComm)}
+	r := &rig{T: t, wrap: cfg.wrap, sure: cfg.sure, pairs: make(map[uint32][]p2p.RunningComm)}
 	ctx, stop := context.WithCancelCause(t.Context())
 	r.stop = stop
 	var wires [2]chan p2p.Signal
@@ -116,7 +121,9 @@ func (r *rig) open(_ context.Context, epoch uint32, rank int) (p2p.RunningComm, 
 	defer r.mu.Unlock()
 	if r.pairs[epoch] == nil {
 		for _, c := range inproc.World(2) {
-			r.pairs[epoch] = append(r.pairs[epoch], running(c))
+			one := running(c)
+			one.sure = r.sure
+			r.pairs[epoch] = append(r.pairs[epoch], one)
 		}
 		r.epoch = epoch
 	}
@@ -128,7 +135,9 @@ func (r *rig) open(_ context.Context, epoch uint32, rank int) (p2p.RunningComm, 
 			return nil, err
 		}
 		if c != p2p.Comm(r.pairs[epoch][rank]) {
-			return running(c), nil
+			one := running(c)
+			one.sure = r.sure
+			return one, nil
 		}
 	}
 	return r.pairs[epoch][rank], nil

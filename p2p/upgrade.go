@@ -103,7 +103,7 @@ func (t *Transfer) peerPauses() error {
 func (t *Transfer) meaning(cause error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	lost := len(t.asked) > 0
+	lost := t.unsent > 0
 	for _, in := range t.ins {
 		lost = lost || in.posted > in.taken
 	}
@@ -115,7 +115,7 @@ func (t *Transfer) meaning(cause error) error {
 
 // quiet ends the epoch if it is paused and nothing is on its way; t.mu is held.
 func (t *Transfer) quiet() {
-	if t.pausing && t.peerPaused && t.flying == 0 && len(t.asked) == 0 && t.stop != nil {
+	if t.pausing && t.peerPaused && t.flying == 0 && t.unsent == 0 && t.stop != nil {
 		t.stop(errSwitch)
 	}
 }

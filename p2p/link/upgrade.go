@@ -8,6 +8,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"hcclps/p2p"
 )
 
 const (
@@ -30,6 +32,12 @@ type watched struct {
 }
 
 func watch(c Comm) *watched { return &watched{Comm: c, closed: make(chan struct{})} }
+
+// Confirms implements p2p.Confirmer, as far as the Comm does.
+func (w *watched) Confirms() bool {
+	c, ok := w.Comm.(p2p.Confirmer)
+	return ok && c.Confirms()
+}
 
 func (w *watched) Close() error {
 	defer w.once.Do(func() { close(w.closed) })
