@@ -8,28 +8,41 @@ const (
 	yieldFor  = 50 * time.Microsecond
 	busyYield = time.Microsecond // a yield that takes longer has let another thread run
 	spinBatch = 32               // looks between two readings of the clock
-	crowdFor  = 64               // waits that do not spin after one that met a crowd
+	holdFor   = 700 * time.Microsecond
+	minCrowd  = 64
+	maxCrowd  = 1 << 13
 )
 
 // patience says how to pass the time while nothing moves: look again at once while CPUs are free, then give the CPU to others
-// between two looks, then stop looking. Whether CPUs are free is seen by how long a yield takes. The first time that one is long,
-// it is better to sleep: two threads that yield to each other stay on one CPU, but a sleeper is woken on a free one. If that does not
-// help there is a crowd, and some of the next waits begin with yielding. One goroutine uses it at a time.
+// between two looks, then stop looking. Whether CPUs are free is seen by how long a yield takes.
+//
+// Two threads that yield to each other stay on one CPU, though another may be free, since Linux does not move a thread that ran within the last
+// half millisecond. So after a long yield the next wait holds the CPU for longer than that, once. If the peer answers meanwhile it has a CPU
+// of its own. If not there is a crowd: a number of waits begin with yielding, and twice as many each time that this is found.
+//
+// One goroutine uses it at a time.
 type patience struct {
 	looks    int // since something moved
 	since    time.Time
 	yielding bool
-	crowded  int // waits to come that do not spin
+	hold     bool // the next wait holds the CPU
+	holding  bool // this one does
+	crowded  int  // waits to come that do not spin
+	crowd    int  // the last number of such waits
 }
 
 // moved begins a new wait.
-func (p *patience) moved() { p.looks = 0 }
+func (p *patience) moved() {
+	if p.holding {
+		p.holding, p.crowd = false, 0
+	}
+	p.looks = 0
+}
 
 // pause passes some time. It says false when it is time to sleep.
 func (p *patience) pause() bool {
 	if p.looks++; p.looks == 1 {
-		p.since, p.yielding = time.Time{}, p.crowded > 0
-		p.crowded = max(0, p.crowded-1)
+		p.begin()
 	}
 	if !p.yielding && p.looks%spinBatch != 0 {
 		return true
@@ -39,17 +52,31 @@ func (p *patience) pause() bool {
 		p.since = now
 	}
 	waited := now.Sub(p.since)
-	if !p.yielding && waited < spinFor {
+	switch {
+	case p.holding && waited < holdFor, !p.holding && !p.yielding && waited < spinFor:
 		return true
+	case p.holding:
+		p.holding = false
+		p.crowd = min(max(2*p.crowd, minCrowd), maxCrowd)
+		p.crowded = p.crowd
+		p.since, waited = now, 0
 	}
 	p.yielding = true
 	if waited > yieldFor {
 		return false
 	}
 	yield()
-	if p.crowded > 0 || time.Since(now) < busyYield {
-		return true
+	if p.crowded == 0 && time.Since(now) > busyYield {
+		p.hold = true
 	}
-	p.crowded = crowdFor
-	return false
+	return true
+}
+
+func (p *patience) begin() {
+	p.since, p.yielding = time.Time{}, p.crowded > 0
+	p.holding, p.hold = p.hold, false
+	if p.holding {
+		p.yielding = false
+	}
+	p.crowded = max(0, p.crowded-1)
 }
