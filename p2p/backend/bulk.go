@@ -97,12 +97,11 @@ func NewBulk(cfg Config) (*Bulk, error) {
 // ends Run where fallback is forbidden.
 func (b *Bulk) Run(ctx context.Context) error {
 	if b.device != nil {
-		switch err := b.device.Run(ctx); {
-		case ctx.Err() != nil:
-			return nil
-		case b.cfg.NoFallback:
+		err := b.device.Run(ctx)
+		if ctx.Err() == nil && b.cfg.NoFallback {
 			return fmt.Errorf("run device %s: %w", b.cfg.Device, err)
-		default:
+		}
+		if ctx.Err() == nil {
 			b.cfg.Logger.Error("the device is lost: bulk goes by tcp", "device", b.cfg.Device, "err", err)
 		}
 	}
