@@ -105,22 +105,30 @@ func (s *Server) listen(ctx context.Context) ([]net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", s.cfg.Listen, err)
 	}
-	s.log.Info("listening", "cluster", s.cfg.Cluster, "addr", ln.Addr().String(), "advertised", s.cfg.Advertise,
-		"tls", s.cfg.TLSCert != "", "token", s.cfg.TokenFile != "")
 	all := []net.Listener{ln}
-	if !s.cfg.sockets || strings.HasPrefix(s.cfg.Advertise, "unix:") {
-		return all, nil
-	}
-	s.warn(ln.Addr().String())
-	if n, ok := s.cfg.Network.(locals); ok {
-		near, err := n.ListenLocal(ctx, s.cfg.Advertise)
-		if err != nil {
-			s.log.Warn("processes of this host reach this server by TCP, which costs more", "err", err)
-			return all, nil
-		}
+	if near := s.listenNear(ctx); near != nil {
 		all = append(all, near)
 	}
+	s.log.Info("listening", "cluster", s.cfg.Cluster, "addr", ln.Addr().String(), "advertised", s.cfg.Advertise,
+		"tls", s.cfg.TLSCert != "", "token", s.cfg.TokenFile != "")
+	if s.cfg.sockets && !strings.HasPrefix(s.cfg.Advertise, "unix:") {
+		s.warn(ln.Addr().String())
+	}
 	return all, nil
+}
+
+// listenNear opens the socket for processes of this host, nil where there is none.
+func (s *Server) listenNear(ctx context.Context) net.Listener {
+	n, ok := s.cfg.Network.(locals)
+	if !ok || !s.cfg.sockets || strings.HasPrefix(s.cfg.Advertise, "unix:") {
+		return nil
+	}
+	near, err := n.ListenLocal(ctx, s.cfg.Advertise)
+	if err != nil {
+		s.log.Warn("processes of this host reach this server by TCP, which costs more", "err", err)
+		return nil
+	}
+	return near
 }
 
 // warn says aloud what was agreed to.

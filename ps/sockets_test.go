@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -179,7 +180,7 @@ func TestProtectionIsRecorded(t *testing.T) {
 // Processes of one host meet on the Unix socket of the advertised address.
 func TestServersOfOneHostMeetOnUnixSockets(t *testing.T) {
 	t.Parallel()
-	const advertised = "192.0.2.77:7777" // an address of nobody: only the socket leads to the server
+	advertised := fmt.Sprintf("192.0.2.77:%d", 1024+os.Getpid()%60000) // an address of nobody: only the socket leads to the server
 	socketServer(t, ps.Config{Dir: t.TempDir(), Cluster: ps.DefaultCluster, Listen: "127.0.0.1:0", Advertise: advertised})
 	if err := status(t, backend.Sockets{Local: ps.DefaultCluster}, advertised); err != nil {
 		t.Error(err)
