@@ -61,13 +61,20 @@ mpi() {
 	"mpirun.$which" "${flags[@]}" -n "$ranks" "$work/pair.$which" 3 "$TIME" "$@"
 }
 
-# iperf STREAMS SIZE: the receiver's rate, and the CPU time of both sides.
+# iperf STREAMS SIZE: the receiver's rate, and the CPU time of both sides. It writes at most 1 MiB at once.
 iperf() {
-	local port=$((20000 + RANDOM % 10000)) server out
-	iperf3 -s -1 -p "$port" >/dev/null &
+	local port=$((20000 + RANDOM % 10000)) block=$(($2 < 1048576 ? $2 : 1048576)) server out
+	iperf3 -s -1 -p "$port" &>/dev/null &
 	server=$!
-	for _ in $(seq 50); do grep -qi ":$(printf %04x "$port") .* 0A " /proc/net/tcp /proc/net/tcp6 && break; done
-	out=$(iperf3 -c 127.0.0.1 -p "$port" -P "$1" -l "$2" -t 1 -J)
+	for _ in $(seq 100); do
+		if grep -qi ":$(printf %04x "$port") .* 0A " /proc/net/tcp /proc/net/tcp6; then break; fi
+		sleep 0.05
+	done
+	if ! out=$(timeout 20 iperf3 -c 127.0.0.1 -p "$port" -P "$1" -l "$block" -t 1 -J); then
+		kill "$server"
+		printf 'iperf3 failed: %.500s\n' "$out" >&2
+		return 1
+	fi
 	wait "$server"
 	awk -v size="$2" '
 		/"sum_received"/ { received = 1 }

@@ -6,4 +6,7 @@
 //
 // A size is measured in rounds, of which the median counts. Latency is half a ping-pong; a stream has a window of messages under way,
 // and ends when the receiver has said that it has all. The counts of messages come from a short trial of the same.
+//
+// Messages go straight through a p2p.Comm, which is what other libraries' transports compare with, or through a p2p.Transfer, as pushes and
+// pulls go: announced, asked for and cut into chunks.
 package pairbench
