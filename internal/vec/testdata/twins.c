@@ -22,6 +22,7 @@ static volatile double sink;
 static void add(long n, slice a, slice b) { for (long i = 0; i < n; i++) a[i] += b[i]; }
 static void scale(long n, slice a, float k) { for (long i = 0; i < n; i++) a[i] *= k; }
 static void axpy(long n, slice a, float k, slice b) { for (long i = 0; i < n; i++) a[i] += k * b[i]; }
+static void axpby(long n, slice d, float a, slice x, float b, slice y) { for (long i = 0; i < n; i++) d[i] += a * x[i] + b * y[i]; }
 
 static void dot(long n, slice a, slice b) {
 	float lanes[32] = {0};
@@ -136,6 +137,7 @@ static void run(const char *k, long n, float **s, const double *c) {
 	if (!strcmp(k, "add")) add(n, s[0], s[1]);
 	else if (!strcmp(k, "scale")) scale(n, s[0], c[0]);
 	else if (!strcmp(k, "axpy")) axpy(n, s[0], c[0], s[1]);
+	else if (!strcmp(k, "axpby")) axpby(n, s[0], c[0], s[1], c[1], s[2]);
 	else if (!strcmp(k, "dot")) dot(n, s[0], s[1]);
 	else if (!strcmp(k, "sgd")) sgd(n, s[0], s[1], c);
 	else if (!strcmp(k, "momentum")) momentum(n, s[0], s[1], s[2], c, 0);
