@@ -1,6 +1,7 @@
 package p2p
 
 import (
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -98,7 +99,7 @@ func (t *Transfer) senderGaveUp(id uint64) error {
 		return nil
 	}
 	if len(t.voided) >= maxVoided {
-		return ErrMalformed
+		return fmt.Errorf("transfer %d given up, and %d before it that were never announced: %w", id, len(t.voided), ErrMalformed)
 	}
 	t.voided[id] = struct{}{}
 	t.cfg.Post(Signal{Kind: SignalDropped, Epoch: t.epoch, ID: id})

@@ -33,7 +33,8 @@ func (m Mode) String() string {
 	}
 }
 
-// ModePolicy chooses the mode of a message. The zero value has the defaults.
+// ModePolicy chooses the mode of a message. The zero value has the defaults. A Transfer, which waits for nothing and may
+// have to cut even a small message, has the window of the mode and no more of it.
 type ModePolicy struct {
 	Pipelined int // bytes from which a message is pipelined, default 1 MiB
 	Wide      int // bytes above which the window is the largest, default 100 MiB

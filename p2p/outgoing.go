@@ -1,8 +1,6 @@
 package p2p
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // Outgoing is a transfer that this side sends. Its memory is read until Done is closed. The methods may be called concurrently.
 type Outgoing struct {
@@ -219,7 +217,8 @@ func (t *Transfer) confirm() {
 	c.of.finish()
 }
 
-// rewind settles the sending half at the end of an epoch in which the peer took so many chunks: what it has not is to be asked for again. t.mu is held.
+// rewind settles the sending half at the end of an epoch in which the peer took so many chunks: what it has not is to
+// be asked for again. t.mu is held.
 func (t *Transfer) rewind(taken uint64) {
 	t.confirmTo(taken)
 	t.asked, t.issued, t.unsent, t.confirmed = nil, 0, 0, 0

@@ -102,8 +102,8 @@ func (c toHalf) Take(off int, p []byte) error {
 	return nil
 }
 
-// BenchmarkOverlap sends 64 MiB of float32 as 16 bits each over a link shaped to 1 GB/s in real time, and reports how much longer it took than the larger of
-// the codec alone and the wire alone.
+// BenchmarkOverlap sends 64 MiB of float32 as 16 bits each over a link shaped to 1 GB/s in real time, and reports how
+// much longer it took than the larger of the codec alone and the wire alone.
 func BenchmarkOverlap(b *testing.B) {
 	const wire = 1e9
 	src, dst := make(toHalf, 16<<20), make(toHalf, 16<<20)

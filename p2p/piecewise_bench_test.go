@@ -31,8 +31,9 @@ func unixPair(b *testing.B) [2]net.Conn {
 	return [2]net.Conn{dialled, accepted}
 }
 
-// BenchmarkCodecInRing sends 64 MiB of float32 as 16 bits each through shared memory, where they are encoded into the ring and decoded out of it, and reports
-// how long that took against the codec alone and a copy alone, one after the other.
+// BenchmarkCodecInRing sends 64 MiB of float32 as 16 bits each through shared memory, where they are encoded into the
+// ring and decoded out of it, and reports how long that took against the codec alone and a copy alone, one after the
+// other.
 func BenchmarkCodecInRing(b *testing.B) {
 	src, dst := make(toHalf, 16<<20), make(toHalf, 16<<20)
 	for i := range src {

@@ -68,8 +68,8 @@ type TransferConfig struct {
 	Logger *slog.Logger // nil = discard
 }
 
-// Transfer is one end of a pair of processes that moves messages of any size, in both directions at once, over one Comm after the other. See the package
-// comment for its protocol.
+// Transfer is one end of a pair of processes that moves messages of any size, in both directions at once, over one Comm
+// after the other. See the package comment for its protocol.
 type Transfer struct {
 	cfg         TransferConfig
 	policy      Policy
@@ -239,8 +239,8 @@ func (t *Transfer) Signalled(s Signal) error {
 	}
 }
 
-// Run moves bytes until ctx ends, and then returns its cause, or until the bytes cannot be moved in any number of tries. What is not done fails with it.
-// It owns all goroutines and every Comm.
+// Run moves bytes until ctx ends, and then returns its cause, or until the bytes cannot be moved in any number of
+// tries. What is not done fails with it. It owns all goroutines and every Comm.
 func (t *Transfer) Run(ctx context.Context) error {
 	t.mu.Lock()
 	again := t.started

@@ -120,8 +120,8 @@ func cutIn(t *testing.T, phase, rank int) {
 	}
 }
 
-// Where a send completes before its receive does, the sender's memory is kept until the receiver says that it has the bytes, and they are sent again if the
-// Comm dies in between.
+// Where a send completes before its receive does, the sender's memory is kept until the receiver says that it has the
+// bytes, and they are sent again if the Comm dies in between.
 func TestSendsThatCompleteEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left := 5

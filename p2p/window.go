@@ -15,9 +15,10 @@ type WindowPolicy struct {
 	Bytes  int // bound of the bytes in flight, default 64 MiB; one chunk is always allowed
 }
 
-// Window is the number of chunks of so many bytes that may be in flight for messages of that mode, 1 to MaxWindow. On a far link it holds half as much again
-// as the product of what was measured, bandwidth in bytes a second and latency: less would leave the link idle, and where the window itself
-// was what bounded the bandwidth, it grows by that from one measurement to the next.
+// Window is the number of chunks of so many bytes that may be in flight for messages of that mode, 1 to MaxWindow. On a
+// far link it holds half as much again as the product of what was measured, bandwidth in bytes a second and latency:
+// less would leave the link idle, and where the window itself was what bounded the bandwidth, it grows by that from one
+// measurement to the next.
 func (p WindowPolicy) Window(m Mode, chunk int, bandwidth float64, latency time.Duration) int {
 	n := orDefault(p.Chunks, 4)
 	if m == Wide {

@@ -32,8 +32,8 @@ func (d *detour) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	return d.boundNetwork.Dial(ctx, addr)
 }
 
-// TestBadNetwork makes calls with bodies of random sizes, both ways, while the bulk connections are cut, stand still and have bits flipped. No call may
-// fail, or bring other bytes.
+// TestBadNetwork makes calls with bodies of random sizes, both ways, while the bulk connections are cut, stand still
+// and have bits flipped. No call may fail, or bring other bytes.
 func TestBadNetwork(t *testing.T) {
 	n := &detour{}
 	proxyLn, err := tcp.Network{}.Listen(t.Context(), "127.0.0.1:0")

@@ -10,8 +10,8 @@ import (
 	"hcclps/p2p/link"
 )
 
-// BenchmarkChunk compares sizes of chunks on the path of a push, from which the default of Limits.Chunk comes. Beside the time it reports the CPU time of both
-// sides, which tells more on a busy machine.
+// BenchmarkChunk compares sizes of chunks on the path of a push, from which the default of Limits.Chunk comes. Beside
+// the time it reports the CPU time of both sides, which tells more on a busy machine.
 func BenchmarkChunk(b *testing.B) {
 	for _, size := range []int{4 << 20, 16 << 20, 64 << 20} {
 		for _, unix := range []bool{false, true} {

@@ -33,8 +33,8 @@ type Call struct {
 	Priority Priority
 	// Source makes the body in place of Body, chunk by chunk while it is sent. Its error ends the call.
 	Source p2p.Source
-	// Sink takes the reply's body of n bytes, chunk by chunk while it arrives; Reply.Body is nil then. It may have had a part when the call fails. The
-	// function runs on the goroutine of Call.
+	// Sink takes the reply's body of n bytes, chunk by chunk while it arrives; Reply.Body is nil then. It may have had
+	// a part when the call fails. The function runs on the goroutine of Call.
 	Sink func(n int) (p2p.Sink, error)
 	// Alloc provides the memory of the reply's body, of exactly n bytes; nil = make. It runs on the goroutine of Call.
 	Alloc func(n int) ([]byte, error)

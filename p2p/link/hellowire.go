@@ -33,7 +33,8 @@ type verdictMsg struct {
 	text              string
 }
 
-// encodeHello makes: u32 length of the rest, "hclp", u16 version, u8 purpose, u64 pair, u32 epoch, u8 stripe, u8 stripes, then cluster, from, to and info, each a u16 length and bytes.
+// encodeHello makes: u32 length of the rest, "hclp", u16 version, u8 purpose, u64 pair, u32 epoch, u8 stripe, u8
+// stripes, then cluster, from, to and info, each a u16 length and bytes.
 func encodeHello(h Hello) ([]byte, error) {
 	for _, name := range []string{h.Cluster, h.From, h.To} {
 		if len(name) > maxName {

@@ -28,7 +28,8 @@ const (
 	poolBytes   = 64 << 20         // of scratch memory that a Client or a Server keeps
 	maxStripes  = 16
 
-	// startChunk is smaller than that of p2p.ChunkPolicy: a pull waits for the window of a push, and chunks of 4 MiB were worth at most a tenth of the CPU time of 1 MiB.
+	// startChunk is smaller than that of p2p.ChunkPolicy: a pull waits for the window of a push, and chunks of 4 MiB
+	// were worth at most a tenth of the CPU time of 1 MiB.
 	startChunk = 2 << 20
 )
 

@@ -20,13 +20,14 @@ type Network interface {
 // Comm is a p2p.Comm whose goroutines are owned by Run. Run blocks until ctx ends, the Comm is closed or its peer is lost.
 type Comm = p2p.RunningComm
 
-// PairFunc makes the bulk Comm of one epoch of a pair from fresh stream connections between the two processes: one or more stripes, the first of
-// one side being the first of the other. The dialler is rank 0, the acceptor rank 1. It may exchange bytes over them before it returns, bounded by ctx. The
-// Comm owns the connections from then on and keeps them open for its life: their end tells at once that the other process died. On error they are closed.
+// PairFunc makes the bulk Comm of one epoch of a pair from fresh stream connections between the two processes: one or
+// more stripes, the first of one side being the first of the other. The dialler is rank 0, the acceptor rank 1. It may
+// exchange bytes over them before it returns, bounded by ctx. The Comm owns the connections from then on and keeps them
+// open for its life: their end tells at once that the other process died. On error they are closed.
 type PairFunc func(ctx context.Context, conns []net.Conn, rank int) (Comm, error)
 
-// UpgradeFunc makes a better Comm of a pair over a fresh connection while another one is in use. It may take as long as ctx allows, which is a minute. The
-// dialler is rank 0. The Comm owns conn from then on; on error conn is closed.
+// UpgradeFunc makes a better Comm of a pair over a fresh connection while another one is in use. It may take as long as
+// ctx allows, which is a minute. The dialler is rank 0. The Comm owns conn from then on; on error conn is closed.
 type UpgradeFunc func(ctx context.Context, conn net.Conn, rank int) (Comm, error)
 
 // Priority orders the bodies that wait for the bulk Comm of a pair: a body is granted before every body of a later class.

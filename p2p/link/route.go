@@ -56,9 +56,10 @@ type Route struct {
 	PerTry   time.Duration   // bound of one attempt, 0 = none: a silent peer is noticed by the heartbeats
 }
 
-// Do calls try until it says Done or Fatal or the deadline is reached. Done with an error is Fatal. It returns the address that answered; otherwise a *RouteError with the address
-// and cause of every attempt. The error of try says why its verdict is not Done. When all replicas of a round were asked, Do waits a random part of
-// a back-off that doubles from 20 to 500 ms.
+// Do calls try until it says Done or Fatal or the deadline is reached. Done with an error is Fatal. It returns the
+// address that answered; otherwise a *RouteError with the address and cause of every attempt. The error of try says why
+// its verdict is not Done. When all replicas of a round were asked, Do waits a random part of a back-off that doubles
+// from 20 to 500 ms.
 func (r Route) Do(ctx context.Context, try func(ctx context.Context, addr string) (Verdict, error)) (string, error) {
 	r = r.withDefaults()
 	if _, ok := ctx.Deadline(); !ok {

@@ -12,8 +12,9 @@ import (
 	"hcclps/p2p"
 )
 
-// Handler answers requests. Serve runs in a goroutine of its own for each request and must call Reply once before it returns. ctx ends when the
-// caller cancels (cause ErrCancelled), its connection dies (ErrPeer), the server stops (ErrStopped) or its time is over (context.DeadlineExceeded). r is not used after Serve returns.
+// Handler answers requests. Serve runs in a goroutine of its own for each request and must call Reply once before it
+// returns. ctx ends when the caller cancels (cause ErrCancelled), its connection dies (ErrPeer), the server stops
+// (ErrStopped) or its time is over (context.DeadlineExceeded). r is not used after Serve returns.
 type Handler interface {
 	Serve(ctx context.Context, r *Request)
 }

@@ -231,7 +231,8 @@ func (s *session) receive(ctx context.Context, in *p2p.Incoming, gone <-chan str
 	return because(cause, in.Err())
 }
 
-// outcome is the error of a body that has ended by itself: of its source or sink, because bodies cannot be moved, or with the session, which then says why.
+// outcome is the error of a body that has ended by itself: of its source or sink, because bodies cannot be moved, or
+// with the session, which then says why.
 func (s *session) outcome(err error) error {
 	if err == nil {
 		return nil

@@ -43,8 +43,9 @@ var (
 	localName   = regexp.MustCompile(`^hcclps-(local-[0-9a-f]{16})$`)
 )
 
-// Leftovers lists the log folders in memory. Those of clusters in use have InUse; a folder is Gone when its cluster was a temporary one, which no start
-// can find again. All others may belong to a server that is stopped and will be started again, which could not be without them.
+// Leftovers lists the log folders in memory. Those of clusters in use have InUse; a folder is Gone when its cluster was
+// a temporary one, which no start can find again. All others may belong to a server that is stopped and will be started
+// again, which could not be without them.
 func (p Places) Leftovers() ([]Leftover, error) {
 	entries, err := os.ReadDir(p.Memory)
 	if err != nil {
