@@ -1,0 +1,95 @@
+package backend_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"testing"
+)
+
+// resource is something that a process holds.
+type resource struct {
+	name  string
+	allow int // by so much it may grow, whatever the time
+}
+
+// resources are what is watched. A fault that leaks one descriptor a death is far above what is allowed in two minutes.
+func resources() []resource {
+	return []resource{
+		{"resident MiB", 48}, {"heap MiB", 16}, {"descriptors", 16}, {"mappings", 48}, {"threads", 24}, {"goroutines", 60},
+	}
+}
+
+// usage is how much this process holds of each resource.
+type usage []int
+
+// measure waits for the collector first.
+func measure(t *testing.T) usage {
+	t.Helper()
+	debug.FreeOSMemory()
+	var heap runtime.MemStats
+	runtime.ReadMemStats(&heap)
+	var size, resident int
+	statm, err := os.ReadFile("/proc/self/statm")
+	if err == nil {
+		_, err = fmt.Sscan(string(statm), &size, &resident)
+	}
+	maps, mapsErr := os.ReadFile("/proc/self/maps")
+	files, filesErr := os.ReadDir("/proc/self/fd")
+	threads, threadsErr := os.ReadDir("/proc/self/task")
+	if err := errors.Join(err, mapsErr, filesErr, threadsErr); err != nil {
+		t.Fatal(err)
+	}
+	return usage{
+		resident * os.Getpagesize() >> 20, int(heap.HeapAlloc >> 20), len(files), bytes.Count(maps, []byte("\n")), len(threads), runtime.NumGoroutine(),
+	}
+}
+
+func (u usage) String() string {
+	var b bytes.Buffer
+	for i, r := range resources() {
+		fmt.Fprintf(&b, "%d %s, ", u[i], r.name)
+	}
+	return b.String()
+}
+
+// growth compares the least of the last third of the samples with the least of the first, after a warm-up: what comes and goes is not growth.
+func growth(samples []usage) []error {
+	samples = samples[len(samples)/10:]
+	third := len(samples) / 3
+	if third < 3 {
+		return nil
+	}
+	var errs []error
+	for i, r := range resources() {
+		least := func(of []usage) int {
+			v := of[0][i]
+			for _, u := range of {
+				v = min(v, u[i])
+			}
+			return v
+		}
+		first, last := least(samples[:third]), least(samples[len(samples)-third:])
+		if last > first+r.allow {
+			errs = append(errs, fmt.Errorf("%s grew from %d to %d", r.name, first, last))
+		}
+	}
+	return errs
+}
+
+func TestGrowthIsSeen(t *testing.T) {
+	var flat, leak []usage
+	for i := range 30 {
+		flat = append(flat, usage{200 + 90*(i%3), 30, 70 - i%9, 400, 20, 100})
+		leak = append(leak, usage{200, 30, 70 + 2*i + 30*(i%4), 400, 20, 100})
+	}
+	if errs := growth(flat); len(errs) != 0 {
+		t.Errorf("flat use is taken for growth: %v", errs)
+	}
+	if errs := growth(leak); len(errs) != 1 {
+		t.Errorf("descriptors leak, and that is told: %v", errs)
+	}
+}
