@@ -164,9 +164,7 @@ func (c *caller) await(ctx context.Context, id uint64, oc *outCall, body *p2p.Ou
 			return r, nil
 		case <-moved:
 			moved = nil
-			if err := body.Err(); err == nil || errors.Is(err, p2p.ErrCancelled) || c.dead() {
-				continue
-			} else if fault := new(p2p.TransferError); !errors.As(err, &fault) { // of its source
+			if err := body.Err(); !c.dead() && ofSource(err) {
 				c.abandon(id, oc)
 				return frame{}, fmt.Errorf("make the body: %w", err)
 			}
@@ -177,6 +175,13 @@ func (c *caller) await(ctx context.Context, id uint64, oc *outCall, body *p2p.Ou
 			return frame{}, c.err
 		}
 	}
+}
+
+// ofSource says whether a body that was sent ended by a fault of its source: not well, not by the receiver and not because
+// bytes cannot be moved.
+func ofSource(err error) bool {
+	var fault *p2p.TransferError
+	return err != nil && !errors.Is(err, p2p.ErrCancelled) && !errors.As(err, &fault)
 }
 
 // over ends what is known of a call whose caller got its reply, or never sent it.

@@ -43,8 +43,8 @@ func (r *Request) BodyInto(ctx context.Context, dst []byte) error {
 	if len(dst) != r.BodyLen {
 		return fmt.Errorf("receive body: memory of %d bytes given for a body of %d", len(dst), r.BodyLen)
 	}
-	if r.replied.Load() || !r.bodyTaken.CompareAndSwap(false, true) {
-		return errors.New("receive body: taken or replied to already")
+	if err := r.claimBody(); err != nil {
+		return err
 	}
 	if r.BodyLen <= MaxInline {
 		copy(dst, r.inline)
@@ -58,13 +58,21 @@ func (r *Request) BodyTo(ctx context.Context, sink p2p.Sink) error {
 	if sink.Len() != r.BodyLen {
 		return fmt.Errorf("receive body: a sink of %d bytes given for a body of %d", sink.Len(), r.BodyLen)
 	}
-	if r.replied.Load() || !r.bodyTaken.CompareAndSwap(false, true) {
-		return errors.New("receive body: taken or replied to already")
+	if err := r.claimBody(); err != nil {
+		return err
 	}
 	if r.BodyLen <= MaxInline {
 		return sink.Take(0, r.inline)
 	}
 	return r.receive(ctx, r.from.moves.ReceiveInto(r.id, r.Priority, sink))
+}
+
+// claimBody sees to it that the body is taken once, and not after the reply.
+func (r *Request) claimBody() error {
+	if r.replied.Load() || !r.bodyTaken.CompareAndSwap(false, true) {
+		return errors.New("receive body: taken or replied to already")
+	}
+	return nil
 }
 
 func (r *Request) receive(ctx context.Context, in *p2p.Incoming) error {

@@ -3,6 +3,7 @@ package tcp
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -26,7 +27,7 @@ func localName(cluster, addr string) string {
 // NetworkConfig.Local.
 func (n Network) ListenLocal(ctx context.Context, advertised string) (net.Listener, error) {
 	if n.local == "" {
-		return nil, fmt.Errorf("listen for this host: the network was made without a name for it")
+		return nil, errors.New("listen for this host: the network does not know its cluster: give NetworkConfig.Local")
 	}
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "unix", localName(n.local, advertised))
