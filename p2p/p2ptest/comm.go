@@ -18,7 +18,7 @@ const patience = 20 * time.Second
 
 // TestComm checks that a backend keeps the promises of p2p.Comm. open makes n connected ranks, ready for use, and
 // registers with t.Cleanup what must be stopped after them; it calls t.Skip for an n it does not support (2 it must).
-// The suite closes the ranks itself.
+// The suite closes the ranks itself, and checks that nothing is left of them: so nothing else of this process may run beside it.
 func TestComm(t *testing.T, open func(t *testing.T, n int) []p2p.Comm) {
 	tests := []struct {
 		name string
@@ -44,10 +44,13 @@ func TestComm(t *testing.T, open func(t *testing.T, n int) []p2p.Comm) {
 		{"CloseDuringTransfers", 2, testCloseDuringTransfers},
 		{"OthersSurvive", 3, testOthersSurvive},
 	}
+	warm(t, open)
 	for _, test := range tests {
+		before := hold(t)
 		t.Run(test.name, func(t *testing.T) {
 			test.run(start(t, open, test.size))
 		})
+		before.wantLeft(t)
 	}
 }
 
@@ -118,7 +121,7 @@ func testIdentity(w *world) {
 }
 
 func testLengths(w *world) {
-	for _, n := range []int{0, 1, 2, 3, 255, 4096, 65_537, 1 << 20, 5<<20 + 3} {
+	for _, n := range []int{0, 1, 2, 3, 255, 4096, 65_537, 1<<20 - 1, 1 << 20, 1<<20 + 1, 5<<20 + 3} {
 		for from := range 2 {
 			want, got := message(uint64(from), n), make([]byte, n)
 			recv := w.comms[1-from].Irecv(from, p2p.Bytes(got))
