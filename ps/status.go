@@ -14,10 +14,10 @@ func (s *Server) Status(waiting bool) wire.ServerStatus {
 	select {
 	case <-s.opened:
 	default:
-		return wire.ServerStatus{Uptime: time.Since(s.started)}
+		return wire.ServerStatus{Uptime: time.Since(s.started), Time: time.Now()}
 	}
 	out := wire.ServerStatus{
-		Name: s.cfg.Name, Addr: s.cfg.Advertise, Version: s.cfg.Version, Uptime: time.Since(s.started),
+		Name: s.cfg.Name, Addr: s.cfg.Advertise, Version: s.cfg.Version, Uptime: time.Since(s.started), Time: time.Now(),
 	}
 	f, formed := s.formed()
 	g := s.groups.Load()

@@ -119,6 +119,7 @@ type ServerStatus struct {
 	Addr    string        `json:"addr"`
 	Version string        `json:"version"`
 	Uptime  time.Duration `json:"uptime"`
+	Time    time.Time     `json:"time"` // the server's clock at the answer
 	Rows    int64         `json:"rows"`
 	Bytes   int64         `json:"bytes"` // of tables
 	Groups  []GroupStatus `json:"groups"`

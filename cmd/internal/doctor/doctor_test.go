@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"hcclps/p2p/hccl/acl"
 	"hcclps/p2p/link"
@@ -161,7 +162,7 @@ func TestVisibleDevices(t *testing.T) {
 func TestServersAreJudged(t *testing.T) {
 	m := healthy()
 	m.servers = map[string]Server{
-		"a:1": {Name: "s1", Version: "0.1.0", Trip: 80_000}, "b:1": {Name: "s2", Version: "0.2.0", Trip: 300_000_000}, "c:1": {Name: "s1", Version: "0.1.0"},
+		"a:1": {Name: "s1", Version: "0.1.0", Trip: 80_000}, "b:1": {Name: "s2", Version: "0.2.0", Trip: 300_000_000, Ahead: -700 * time.Second}, "c:1": {Name: "s1", Version: "0.1.0"},
 	}
 	m.errs = map[string]error{
 		"d:1": fmt.Errorf("call: %w", link.ErrWrongCluster), "e:1": fmt.Errorf("call: %w", link.ErrVersion),

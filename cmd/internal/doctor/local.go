@@ -179,7 +179,10 @@ func (s servers) Ask(ctx context.Context, addr string) (Server, error) {
 		if err != nil {
 			return out, err
 		}
-		out.Name, out.Version, out.Trip = st.Name, st.Version, min(out.Trip, time.Since(start))
+		out.Name, out.Version = st.Name, st.Version
+		if trip := time.Since(start); trip < out.Trip {
+			out.Trip, out.Ahead = trip, st.Time.Sub(start.Add(trip/2))
+		}
 	}
 	return out, nil
 }

@@ -18,6 +18,9 @@ import (
 // slowTrip is a round trip above which a cluster works, but steps wait for the network.
 const slowTrip = 20 * time.Millisecond
 
+// skewed is a difference of clocks from which on logs of two hosts are hard to read side by side.
+const skewed = 500 * time.Millisecond
+
 // answer is what came of asking a server.
 type answer struct {
 	addr string
@@ -59,6 +62,9 @@ func checkServers(ctx context.Context, p *patient) []Finding {
 			out = append(out, found(Warn, what+": every step waits for that", "use servers nearer to the workers; see that the address is not that of a detour"))
 		} else {
 			out = append(out, good("%s", what))
+		}
+		if skew := a.Ahead.Abs() - a.Trip; skew > skewed {
+			out = append(out, found(Warn, fmt.Sprintf("the clock of %s differs from this host's by %v: their logs do not line up", a.Name, a.Ahead.Abs().Round(time.Millisecond)), "run chrony or systemd-timesyncd on both"))
 		}
 		if other := at[a.Name]; other != "" {
 			out = append(out, found(Warn, fmt.Sprintf("%s and %s are the same server, %s", other, a.addr, a.Name), "name every server once"))

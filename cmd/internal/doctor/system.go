@@ -84,6 +84,7 @@ type Server struct {
 	Name    string
 	Version string
 	Trip    time.Duration // the fastest round trip of a call
+	Ahead   time.Duration // of the server's clock before this host's, give or take half a Trip
 }
 
 // Loader loads CANN into this process.
