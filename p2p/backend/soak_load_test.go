@@ -12,46 +12,8 @@ import (
 
 	"hcclps/p2p"
 	"hcclps/p2p/link"
+	"hcclps/p2p/p2ptest"
 )
-
-// pattern is a body whose bytes follow from a seed; it is made and checked chunk by chunk.
-type pattern struct {
-	seed uint64
-	n    int
-}
-
-var errWrong = errors.New("wrong contents")
-
-// golden spreads numbers over all bits of a word.
-const golden = 0x9e3779b97f4a7c15
-
-func (p pattern) word(off int) uint64 { return (p.seed + uint64(off/8)) * golden }
-
-func (p pattern) Len() int { return p.n }
-
-func (p pattern) Fill(off int, b []byte) error {
-	for ; len(b) >= 8; b, off = b[8:], off+8 {
-		binary.LittleEndian.PutUint64(b, p.word(off))
-	}
-	var last [8]byte
-	binary.LittleEndian.PutUint64(last[:], p.word(off))
-	copy(b, last[:])
-	return nil
-}
-
-func (p pattern) Take(off int, b []byte) error {
-	for ; len(b) >= 8; b, off = b[8:], off+8 {
-		if got := binary.LittleEndian.Uint64(b); got != p.word(off) {
-			return fmt.Errorf("%w: %x at %d of %d, seed %d", errWrong, got, off, p.n, p.seed)
-		}
-	}
-	var last [8]byte
-	binary.LittleEndian.PutUint64(last[:], p.word(off))
-	if string(last[:len(b)]) != string(b) {
-		return fmt.Errorf("%w: the end of %d bytes, seed %d", errWrong, p.n, p.seed)
-	}
-	return nil
-}
 
 // load is the calls of one side and its answers to those of the other.
 type load struct {
@@ -69,14 +31,14 @@ func (o order) head() []byte {
 	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, o.seed), o.want)
 }
 
-func (o order) reply() pattern { return pattern{^o.seed, int(o.want)} }
+func (o order) reply() p2ptest.Pattern { return p2ptest.Pattern{Seed: ^o.seed, N: int(o.want)} }
 
 // serve checks the body of a call and answers with another.
 func (l *load) serve(ctx context.Context, r *link.Request) {
 	l.quiet.RLock()
 	defer l.quiet.RUnlock()
 	o := order{binary.LittleEndian.Uint64(r.Head), binary.LittleEndian.Uint64(r.Head[8:])}
-	body := pattern{o.seed, r.BodyLen}
+	body := p2ptest.Pattern{Seed: o.seed, N: r.BodyLen}
 	var err error
 	if o.seed%2 == 0 {
 		err = r.BodyTo(ctx, body)
@@ -102,7 +64,7 @@ func (l *load) serve(ctx context.Context, r *link.Request) {
 func interrupted(err error) bool {
 	for _, cause := range []error{p2p.ErrPeer, link.ErrUnreachable, link.ErrStopped, link.ErrCancelled, context.Canceled} {
 		if errors.Is(err, cause) {
-			return !errors.Is(err, errWrong)
+			return !errors.Is(err, p2ptest.ErrPattern)
 		}
 	}
 	return false
@@ -131,23 +93,23 @@ func (l *load) call(ctx context.Context, client *link.Client, addr string, rng *
 		defer stop.Stop()
 	}
 	o := order{rng.Uint64(), uint64(size(rng))}
-	body := pattern{o.seed, size(rng)}
+	body := p2ptest.Pattern{Seed: o.seed, N: size(rng)}
 	c := link.Call{Head: o.head(), Source: body, Priority: link.Priority(rng.IntN(3))}
 	if rng.IntN(2) == 0 {
 		c.Sink = func(n int) (p2p.Sink, error) { return o.reply(), nil }
 	}
 	if rng.IntN(2) == 0 {
-		whole := make([]byte, body.n)
+		whole := make([]byte, body.N)
 		if err := body.Fill(0, whole); err != nil {
 			return err
 		}
-		cut := rng.IntN(body.n + 1)
+		cut := rng.IntN(body.N + 1)
 		c.Source, c.Body = nil, [][]byte{whole[:cut], whole[cut:]}
 	}
 	r, err := client.Call(ctx, addr, c)
 	if err == nil && c.Sink == nil {
-		if len(r.Body) != o.reply().n {
-			err = fmt.Errorf("%w: reply of %d bytes, want %d", errWrong, len(r.Body), o.want)
+		if len(r.Body) != o.reply().N {
+			err = fmt.Errorf("%w: reply of %d bytes, want %d", p2ptest.ErrPattern, len(r.Body), o.want)
 		} else {
 			err = o.reply().Take(0, r.Body)
 		}
@@ -161,7 +123,7 @@ func (l *load) call(ctx context.Context, client *link.Client, addr string, rng *
 	case interrupted(err):
 		l.lost.Add(1)
 	default:
-		l.fault(fmt.Errorf("call with %d bytes for %d: %w", body.n, o.want, err))
+		l.fault(fmt.Errorf("call with %d bytes for %d: %w", body.N, o.want, err))
 	}
 	return err
 }

@@ -48,7 +48,8 @@ type station struct {
 // newStation makes a station that listens already.
 func newStation(ctx context.Context, s site, l *load) (*station, error) {
 	st := &station{site: s, net: &cutter{}, load: l}
-	pair, upgrade := link.PairFunc(nil), link.UpgradeFunc(nil)
+	var pair link.PairFunc
+	var upgrade link.UpgradeFunc
 	var err error
 	if s.Transport == "inproc" {
 		st.net.Network, pair = s.network, s.network.pair
@@ -68,7 +69,8 @@ func newStation(ctx context.Context, s site, l *load) (*station, error) {
 		}
 		pair, upgrade = st.bulk.Pair, st.bulk.Upgrade()
 	}
-	limits := link.Limits{Stripes: 2, Stall: 3 * time.Second}
+	// Small chunks, so that the pools of scratch memory are soon as large as they will be, and there are many to be lost.
+	limits := link.Limits{Stripes: 2, Chunk: 256 << 10, Stall: 3 * time.Second}
 	st.server, err = link.NewServer(link.ServerConfig{Handler: link.HandlerFunc(l.serve), Pair: pair, Upgrade: upgrade, Limits: limits})
 	if err != nil {
 		return nil, err
