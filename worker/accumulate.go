@@ -22,7 +22,7 @@ type tally struct {
 func (s *Step) tallyOf(t Table) *tally {
 	nth := 0
 	for _, o := range s.operands {
-		if same(o.of.table, t) {
+		if same(o.reading.table, t) {
 			nth++
 		}
 	}
@@ -48,7 +48,7 @@ func (y *tally) into(o *operand) {
 	}
 	dim, at := int(y.table.spec().Dim), 0
 	for i, n := range o.at {
-		k := o.of.keys[n]
+		k := o.reading.keys[n]
 		for at < len(y.keys) && y.keys[at] < k {
 			at++
 		}
@@ -63,7 +63,7 @@ func (y *tally) take(o *operand) {
 	if !y.given || dense(y.table) {
 		y.keys = y.keys[:0]
 		for _, at := range o.at {
-			y.keys = append(y.keys, o.of.keys[at])
+			y.keys = append(y.keys, o.reading.keys[at])
 		}
 		y.values, o.grad = o.grad, y.values
 		y.given = true
@@ -73,12 +73,12 @@ func (y *tally) take(o *operand) {
 	keys, values := y.mergedKeys[:0], y.merged[:0]
 	i, j := 0, 0
 	for i < len(y.keys) || j < len(o.at) {
-		if j == len(o.at) || i < len(y.keys) && y.keys[i] < o.of.keys[o.at[j]] {
+		if j == len(o.at) || i < len(y.keys) && y.keys[i] < o.reading.keys[o.at[j]] {
 			keys, values = append(keys, y.keys[i]), append(values, y.values[i*dim:][:dim]...)
 			i++
 			continue
 		}
-		k := o.of.keys[o.at[j]]
+		k := o.reading.keys[o.at[j]]
 		if i < len(y.keys) && y.keys[i] == k {
 			i++ // o has all of it
 		}
@@ -112,7 +112,7 @@ func (s *Step) gradients() []Gradient {
 	} else {
 		for _, o := range s.operands {
 			if o.used {
-				s.collect(share{table: o.of.table, keys: o.of.keys, at: o.at, values: o.grad, of: o.of})
+				s.collect(share{table: o.reading.table, keys: o.reading.keys, at: o.at, values: o.grad, reading: o.reading})
 			}
 		}
 	}
@@ -125,7 +125,7 @@ func (s *Step) gradients() []Gradient {
 
 // collect notes a use's gradient with the others of its table.
 func (s *Step) collect(g share) {
-	i := slices.IndexFunc(s.sums, func(t gradientSum) bool { return same(t.of[0].table, g.table) })
+	i := slices.IndexFunc(s.sums, func(t gradientSum) bool { return same(t.shares[0].table, g.table) })
 	if i < 0 {
 		i = len(s.sums)
 		if i == cap(s.sums) {
@@ -133,9 +133,9 @@ func (s *Step) collect(g share) {
 		} else {
 			s.sums = s.sums[:i+1] // with the memory of an earlier step
 		}
-		s.sums[i].of = s.sums[i].of[:0]
+		s.sums[i].shares = s.sums[i].shares[:0]
 	}
-	s.sums[i].of = append(s.sums[i].of, g)
+	s.sums[i].shares = append(s.sums[i].shares, g)
 }
 
 // pushed ends a step.

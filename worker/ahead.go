@@ -20,8 +20,8 @@ type habit struct {
 func (s *Step) learn() {
 	s.habits = s.habits[:0]
 	for _, o := range s.operands {
-		if dense(o.of.table) || o.bags.feature != "" {
-			s.habits = append(s.habits, habit{o.of.table, o.bags.feature})
+		if dense(o.reading.table) || o.bags.feature != "" {
+			s.habits = append(s.habits, habit{o.reading.table, o.bags.feature})
 		}
 	}
 }

@@ -17,7 +17,7 @@ func (s *Step) Grad(of Tensor, grad []float32) error {
 	}
 	o.collect()
 	switch dim := o.dim(); {
-	case dense(o.of.table):
+	case dense(o.reading.table):
 		vec.Add(o.grad, grad)
 	case o.pool == None:
 		vec.AddRows(o.grad, o.index, grad, dim)
@@ -64,8 +64,8 @@ func (o *operand) collect() {
 	if o.used {
 		return
 	}
-	n := len(o.of.rows)
-	if !dense(o.of.table) {
+	n := len(o.reading.rows)
+	if !dense(o.reading.table) {
 		n = len(o.at) * o.dim()
 	}
 	o.grad, o.used = zeroed(o.grad, n), true
@@ -76,31 +76,31 @@ func (o *operand) collect() {
 
 // share is the gradient of one use of a table, over a step.
 type share struct {
-	table  Table
-	keys   []uint64  // ascending; none for a dense tensor
-	at     []int32   // the keys it is of, by their place; nil: all
-	values []float32 // [len(at), dim], or the tensor
-	of     *reading  // whose keys these are; nil: those of a tally
+	table   Table
+	keys    []uint64  // ascending; none for a dense tensor
+	at      []int32   // the keys it is of, by their place; nil: all
+	values  []float32 // [len(at), dim], or the tensor
+	reading *reading  // whose keys these are; nil: those of a tally
 }
 
 // gradientSum adds up the shares of one table. Its memory serves step after
 // step.
 type gradientSum struct {
-	of     []share
+	shares []share
 	keys   []uint64
 	values []float32
 }
 
 // total is the sum, each row's share of an earlier use added first.
 func (t *gradientSum) total() Gradient {
-	first := t.of[0]
-	if len(t.of) == 1 && (first.of == nil || len(first.of.uses) == 1) {
+	first := t.shares[0]
+	if len(t.shares) == 1 && (first.reading == nil || len(first.reading.uses) == 1) {
 		return Gradient{Table: first.table, Keys: first.keys, Values: first.values}
 	}
 	out := Gradient{Table: first.table}
 	if dense(out.Table) {
 		t.values = zeroed(t.values, len(first.values))
-		for _, g := range t.of {
+		for _, g := range t.shares {
 			vec.Add(t.values, g.values)
 		}
 		out.Values = t.values
@@ -110,13 +110,13 @@ func (t *gradientSum) total() Gradient {
 	if t.whole() {
 		out.Keys = first.keys
 		t.values = zeroed(t.values, len(out.Keys)*dim)
-		for _, g := range t.of {
+		for _, g := range t.shares {
 			vec.AddRows(t.values, g.at, g.values, dim)
 		}
 	} else {
 		out.Keys = t.union()
 		t.values = zeroed(t.values, len(out.Keys)*dim)
-		for _, g := range t.of {
+		for _, g := range t.shares {
 			g.merge(t.values, out.Keys, dim)
 		}
 	}
@@ -127,14 +127,14 @@ func (t *gradientSum) total() Gradient {
 // whole says whether the shares are of all uses of one reading: then its keys
 // are those of the sum.
 func (t *gradientSum) whole() bool {
-	r := t.of[0].of
-	return r != nil && len(t.of) == len(r.uses) && !slices.ContainsFunc(t.of, func(g share) bool { return g.of != r })
+	r := t.shares[0].reading
+	return r != nil && len(t.shares) == len(r.uses) && !slices.ContainsFunc(t.shares, func(g share) bool { return g.reading != r })
 }
 
 // union is the keys of all shares, ascending.
 func (t *gradientSum) union() []uint64 {
 	t.keys = t.keys[:0]
-	for _, g := range t.of {
+	for _, g := range t.shares {
 		for i := range g.rows() {
 			t.keys = append(t.keys, g.key(i))
 		}

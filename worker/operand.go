@@ -22,23 +22,23 @@ const (
 // operand is one use of a table in a step: what Lookup or Value read, and the
 // gradient that comes back.
 type operand struct {
-	of    *reading
-	bags  Ragged
-	pool  Pool
-	index []int32   // of each of bags.Keys: its place in at
-	at    []int32   // of each distinct key: its place in of.keys, ascending
-	scale []float32 // of each bag
-	out   []float32 // pooled
-	grad  []float32 // [len(at), dim], or like the tensor
-	used  bool      // grad was given
-	tally *tally    // where grad goes on; nil: a step is one batch
+	reading *reading
+	bags    Ragged
+	pool    Pool
+	index   []int32   // of each of bags.Keys: its place in at
+	at      []int32   // of each distinct key: its place in reading.keys, ascending
+	scale   []float32 // of each bag
+	out     []float32 // pooled
+	grad    []float32 // [len(at), dim], or like the tensor
+	used    bool      // grad was given
+	tally   *tally    // where grad goes on; nil: a step is one batch
 }
 
-func (o *operand) dim() int { return int(o.of.table.spec().Dim) }
+func (o *operand) dim() int { return int(o.reading.table.spec().Dim) }
 
 // row is that of key j of the bags.
 func (o *operand) row(j int32, dim int) []float32 {
-	return o.of.rows[int(o.at[o.index[j]])*dim:][:dim]
+	return o.reading.rows[int(o.at[o.index[j]])*dim:][:dim]
 }
 
 // Lookup reads the rows of r's keys and pools each bag: [rows, dim], or
@@ -84,7 +84,7 @@ func (o *operand) poolRows(dim int) {
 
 // poolFloats is poolRows of rows of one float.
 func (o *operand) poolFloats() {
-	offsets, weights, rows := o.bags.Offsets, o.bags.Weights, o.of.rows
+	offsets, weights, rows := o.bags.Offsets, o.bags.Weights, o.reading.rows
 	n := len(offsets) - 1
 	o.scale, o.out = sized(o.scale, n), sized(o.out, n)
 	for i := range n {
@@ -126,12 +126,12 @@ func (s *Step) Value(d Dense) (Tensor, error) {
 	if err != nil {
 		return Tensor{}, err
 	}
-	return Tensor{Shape: d.Shape, Data: o.of.rows, of: o}, nil
+	return Tensor{Shape: d.Shape, Data: o.reading.rows, of: o}, nil
 }
 
 // operand finds what was read ahead for this use, or reads it now.
 func (s *Step) operand(t Table, bags Ragged) (*operand, error) {
-	i := slices.IndexFunc(s.ready, func(o *operand) bool { return same(o.of.table, t) && sameKeys(o.bags, bags) })
+	i := slices.IndexFunc(s.ready, func(o *operand) bool { return same(o.reading.table, t) && sameKeys(o.bags, bags) })
 	if i >= 0 {
 		o := s.ready[i]
 		s.ready = slices.Delete(s.ready, i, i+1)
@@ -147,7 +147,7 @@ func (s *Step) operand(t Table, bags Ragged) (*operand, error) {
 
 func (s *Step) use(o *operand) {
 	if o.tally = nil; s.accumulates {
-		o.tally = s.tallyOf(o.of.table)
+		o.tally = s.tallyOf(o.reading.table)
 	}
 	s.operands = append(s.operands, o)
 }

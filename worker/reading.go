@@ -30,7 +30,7 @@ func (s *Step) reading(t Table) *reading {
 func (r *reading) use(bags Ragged) *operand {
 	n := len(r.uses)
 	if r.uses = slices.Grow(r.uses, 1)[:n+1]; r.uses[n] == nil {
-		r.uses[n] = &operand{of: r}
+		r.uses[n] = &operand{reading: r}
 	}
 	o := r.uses[n]
 	o.bags, o.used = bags, false

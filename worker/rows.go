@@ -25,7 +25,7 @@ func (r Rows) Len() int { return len(r.of.at) }
 
 // Row is row number i. It is read only.
 func (r Rows) Row(i int32) []float32 {
-	return r.of.of.rows[int(r.of.at[i])*r.Dim:][:r.Dim]
+	return r.of.reading.rows[int(r.of.at[i])*r.Dim:][:r.Dim]
 }
 
 // Grad is where the gradients of the rows are summed up, [Len, Dim]: zeros, or

@@ -121,7 +121,7 @@ func (u *uniquer) sort() {
 // that o uses.
 func (u *uniquer) part(o *operand, keys int) {
 	o.at = o.at[:0]
-	if len(o.of.uses) == 1 {
+	if len(o.reading.uses) == 1 {
 		for i := range keys {
 			o.at = append(o.at, int32(i))
 		}

@@ -239,20 +239,20 @@ func TestGradientsOfOneTableAddUpInOrder(t *testing.T) {
 	r := &reading{table: tab, keys: []uint64{0, 1, 5, 9}, uses: make([]*operand, 2)}
 	a := []share{
 		{table: tab, keys: []uint64{1, 5}, values: []float32{1, 2, 3, 4}},
-		{table: tab, keys: r.keys, at: []int32{1, 2}, values: []float32{1, 2, 3, 4}, of: r},
+		{table: tab, keys: r.keys, at: []int32{1, 2}, values: []float32{1, 2, 3, 4}, reading: r},
 	}
 	b := []share{
 		{table: tab, keys: []uint64{0, 5, 9}, values: []float32{10, 20, 30, 40, 50, 60}},
-		{table: tab, keys: r.keys, at: []int32{0, 2, 3}, values: []float32{10, 20, 30, 40, 50, 60}, of: r},
+		{table: tab, keys: r.keys, at: []int32{0, 2, 3}, values: []float32{10, 20, 30, 40, 50, 60}, reading: r},
 	}
 	for i := range 4 { // of tallies, of one reading, of both
-		sum := gradientSum{of: []share{a[i/2], b[i%2]}}
+		sum := gradientSum{shares: []share{a[i/2], b[i%2]}}
 		got := sum.total()
 		if !slices.Equal(got.Keys, r.keys) || !slices.Equal(got.Values, []float32{10, 20, 1, 2, 33, 44, 50, 60}) {
 			t.Errorf("%d: got %v %v", i, got.Keys, got.Values)
 		}
 	}
-	part := gradientSum{of: a[1:]} // the other use has no gradient
+	part := gradientSum{shares: a[1:]} // the other use has no gradient
 	if got := part.total(); !slices.Equal(got.Keys, []uint64{1, 5}) || !slices.Equal(got.Values, []float32{1, 2, 3, 4}) {
 		t.Errorf("of one use of two: %v %v", got.Keys, got.Values)
 	}
