@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"hcclps/p2p"
 	"hcclps/p2p/link"
 	"hcclps/ps/layout"
 	"hcclps/ps/wire"
@@ -123,7 +124,9 @@ type request struct {
 	again func() []byte // head of a second sending, nil: the same
 	body  [][]byte
 	prio  link.Priority
-	alloc func(n int) ([]byte, error)
+
+	source p2p.Source                    // makes the body, in its place
+	sink   func(n int) (p2p.Sink, error) // takes the answer's body
 }
 
 // do asks the group's leader, following hints and waiting out elections, until
@@ -151,7 +154,7 @@ func (c *cluster) do(ctx context.Context, r request) (wire.Answer, []byte, error
 			c.counters.retriedPushes.Add(1)
 		}
 		w.set(addr)
-		reply, err := c.link.Call(ctx, addr, link.Call{Head: head, Body: r.body, Priority: r.prio, Alloc: r.alloc})
+		reply, err := c.link.Call(ctx, addr, link.Call{Head: head, Body: r.body, Source: r.source, Priority: r.prio, Sink: r.sink})
 		if err != nil {
 			return link.Next(), err
 		}

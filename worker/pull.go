@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"hcclps/internal/vec"
 	"hcclps/p2p/link"
 	"hcclps/ps/layout"
 	"hcclps/ps/wire"
@@ -56,15 +55,17 @@ type pull struct {
 }
 
 // exchange is the memory of what is said to one shard.
-type exchange struct{ body, reply []byte }
+type exchange struct {
+	body   []byte
+	answer scatter
+}
 
 // keyed is a Read in the form the servers know: rows of the table, dense
 // tensors as blocks.
 type keyed struct {
 	table *wire.Table
 	keys  []uint64
-	out   []float32
-	pad   []float32 // rows of a dense tensor whose last block is padded; nil: out has the same form
+	out   []float32 // the last row of a dense tensor may be short
 	cut   cut
 }
 
@@ -93,14 +94,11 @@ func (c *Client) newPull(reads []Read) (*pull, error) {
 
 func (c *Client) key(k *keyed, r Read) error {
 	t := r.Table.spec()
-	k.table, k.keys, k.out, k.pad = t, r.Keys, r.Out, nil
+	k.table, k.keys, k.out = t, r.Keys, r.Out
 	want := len(r.Keys) * int(t.Dim)
 	if dense(r.Table) {
 		if want = elements(t); r.Keys == nil {
 			k.keys = blockKeys(t)
-		}
-		if rows := len(k.keys) * int(t.Dim); rows != want {
-			k.pad = make([]float32, rows)
 		}
 	}
 	if len(r.Out) != want {
@@ -129,14 +127,6 @@ func unordered(keys []uint64) int {
 	return 0
 }
 
-// rows is where the servers' rows go.
-func (k *keyed) rows() []float32 {
-	if k.pad != nil {
-		return k.pad
-	}
-	return k.out
-}
-
 // run asks every shard that owns one of the keys, or all of them whether the
 // job has ended.
 func (p *pull) run(ctx context.Context, step uint64) error {
@@ -148,11 +138,6 @@ func (p *pull) run(ctx context.Context, step uint64) error {
 	if err := eg.Wait(); err != nil {
 		return err
 	}
-	for i := range p.reads {
-		if k := &p.reads[i]; k.pad != nil {
-			copy(k.out, k.pad)
-		}
-	}
 	p.c.servers.counters.pulls.Add(1)
 	return nil
 }
@@ -161,7 +146,7 @@ func (p *pull) run(ctx context.Context, step uint64) error {
 func (p *pull) keep() {
 	for i := range p.reads {
 		k := &p.reads[i]
-		k.table, k.keys, k.out, k.pad = nil, nil, nil, nil
+		k.table, k.keys, k.out = nil, nil, nil
 	}
 	p.c.pulls.Put(p)
 }
@@ -169,7 +154,8 @@ func (p *pull) keep() {
 func (p *pull) shard(ctx context.Context, s int, step uint64) error {
 	x := &p.shards[s]
 	x.body = x.body[:0]
-	floats, rows := 0, 0
+	x.answer.reset()
+	rows := 0
 	for i := range p.reads {
 		k := &p.reads[i]
 		at := k.cut.of(s, 0)
@@ -177,7 +163,7 @@ func (p *pull) shard(ctx context.Context, s int, step uint64) error {
 			continue
 		}
 		x.body = wire.AppendPicked(x.body, wire.Section{Table: k.table.ID, Keys: k.keys}, at)
-		floats += len(at) * int(k.table.Dim)
+		x.answer.add(k.out, int(k.table.Dim), at)
 		rows += len(at)
 	}
 	if rows == 0 && step != wire.Infinity { // the end is waited for at every shard
@@ -195,38 +181,18 @@ func (p *pull) shard(ctx context.Context, s int, step uint64) error {
 	if step == wire.Infinity {
 		what = "pull after the last step"
 	}
-	a, reply, err := p.c.servers.do(ctx, request{
-		op: what, group: layout.GroupOf(s), head: wire.Append(nil, &m), body: [][]byte{x.body}, prio: link.Pull, alloc: x.room,
+	a, _, err := p.c.servers.do(ctx, request{
+		op: what, group: layout.GroupOf(s), head: wire.Append(nil, &m), body: [][]byte{x.body}, prio: link.Pull, sink: x.answer.begin,
 	})
 	if err != nil {
 		return err
 	}
-	if len(reply) != 4*floats {
-		return fmt.Errorf("%s at shard %d: answer of %d bytes, want %d", what, s, len(reply), 4*floats)
+	if x.answer.came != x.answer.size {
+		return fmt.Errorf("%s at shard %d: answer of %d bytes, want %d", what, s, x.answer.came, x.answer.size)
 	}
 	pos.advance(a)
-	p.scatter(s, vec.Floats(reply))
 	n := &p.c.servers.counters
 	n.pulledRows.Add(uint64(rows))
-	n.pulledBytes.Add(uint64(len(reply)))
+	n.pulledBytes.Add(uint64(x.answer.size))
 	return nil
-}
-
-// room is where the body of an answer goes: the same memory for every try, of
-// which the link has let go before the next begins.
-func (x *exchange) room(n int) ([]byte, error) {
-	x.reply = slices.Grow(x.reply[:0], n)[:n]
-	return x.reply, nil
-}
-
-// scatter puts a shard's rows where the reads want them.
-func (p *pull) scatter(s int, values []float32) {
-	for i := range p.reads {
-		k := &p.reads[i]
-		out, dim := k.rows(), int(k.table.Dim)
-		for _, pos := range k.cut.of(s, 0) {
-			copy(out[int(pos)*dim:][:dim], values[:dim])
-			values = values[dim:]
-		}
-	}
 }

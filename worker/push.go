@@ -38,16 +38,16 @@ func (c *Client) Push(ctx context.Context, rows int, cursor []byte, grads ...Gra
 	return nil
 }
 
-// push is one encoded step. Its bytes are kept until every shard has
-// acknowledged it: a resend sends the same bytes, never a new encoding. A client
+// push is one step. Its gradients are sent from where they lie, and do not change
+// before every shard has acknowledged it: a resend sends the same bytes. A client
 // has one, whose memory serves step after step.
 type push struct {
 	c      *Client
 	step   uint64
 	rows   uint32
 	cursor []byte
-	bodies [][]byte // [shard x parts + part]
-	cut    cut
+	bodies []body // [shard x parts + part]
+	cuts   []*cut // one a table of the step
 }
 
 func (c *Client) encode(rows int, cursor []byte, grads []Gradient) (*push, error) {
@@ -59,10 +59,13 @@ func (c *Client) encode(rows int, cursor []byte, grads []Gradient) (*push, error
 	p := &c.sent
 	p.c, p.step, p.rows, p.cursor = c, c.Clock(), uint32(rows), cursor
 	if len(p.bodies) != shards*parts {
-		p.bodies = make([][]byte, shards*parts)
+		p.bodies = make([]body, shards*parts)
 	}
 	for i := range p.bodies {
-		p.bodies[i] = p.bodies[i][:0]
+		p.bodies[i].reset()
+	}
+	for len(p.cuts) < len(grads) {
+		p.cuts = append(p.cuts, &cut{})
 	}
 	grads = slices.Clone(grads)
 	slices.SortFunc(grads, func(a, b Gradient) int { return int(a.Table.spec().ID) - int(b.Table.spec().ID) })
@@ -70,38 +73,32 @@ func (c *Client) encode(rows int, cursor []byte, grads []Gradient) (*push, error
 		if i > 0 && same(grads[i].Table, grads[i-1].Table) {
 			return nil, fmt.Errorf("table %q is there twice", grads[i].Table.spec().Name)
 		}
-		if err := p.add(grads[i]); err != nil {
+		if err := p.add(grads[i], p.cuts[i]); err != nil {
 			return nil, err
 		}
 	}
 	return p, nil
 }
 
-// add appends a table's section to each body that gets some of its rows.
-func (p *push) add(g Gradient) error {
+// add gives each body that gets some of a table's rows a section of it.
+func (p *push) add(g Gradient, cut *cut) error {
 	t := g.Table.spec()
 	dim := int(t.Dim)
-	keys, values := g.Keys, g.Values
+	keys, want := g.Keys, len(g.Keys)*dim
 	if dense(g.Table) && keys == nil {
-		if len(values) != elements(t) {
-			return fmt.Errorf("table %q: %d gradient floats, want %d", t.Name, len(values), elements(t))
-		}
-		keys = blockKeys(t)
-		if n := len(keys) * dim; n != len(values) {
-			values = append(make([]float32, 0, n), values...)[:n]
-		}
+		keys, want = blockKeys(t), elements(t)
 	}
-	if len(values) != len(keys)*dim {
-		return fmt.Errorf("table %q: %d gradient floats for %d rows of %d", t.Name, len(values), len(keys), dim)
+	if len(g.Values) != want {
+		return fmt.Errorf("table %q: %d gradient floats, want %d: %d rows of %d", t.Name, len(g.Values), want, len(keys), dim)
 	}
 	if i := unordered(keys); i > 0 {
 		return fmt.Errorf("table %q: key %d after key %d: want strictly ascending keys", t.Name, keys[i], keys[i-1])
 	}
-	p.cut.deal(p.c.servers.layout, len(p.bodies)/len(p.c.servers.layout.Shards), keys)
-	all := wire.Section{Table: t.ID, Dim: dim, Keys: keys, Values: values}
-	for b, at := range p.cut.positions {
+	cut.deal(p.c.servers.layout, len(p.bodies)/len(p.c.servers.layout.Shards), keys)
+	all := wire.Section{Table: t.ID, Dim: dim, Keys: keys, Values: g.Values}
+	for b, at := range cut.positions {
 		if len(at) > 0 {
-			p.bodies[b] = wire.AppendPicked(p.bodies[b], all, at)
+			p.bodies[b].add(all, at)
 		}
 	}
 	p.c.servers.counters.pushedRows.Add(uint64(len(keys)))
@@ -128,7 +125,7 @@ func (p *push) run(ctx context.Context) error {
 }
 
 func (p *push) send(ctx context.Context, shard, part, parts int) error {
-	body := p.bodies[shard*parts+part]
+	body := &p.bodies[shard*parts+part]
 	m := wire.Push{Target: p.c.target(shard), Step: p.step, Part: uint32(part), Parts: uint32(parts), Rows: p.rows}
 	if part == parts-1 {
 		m.Cursor = p.cursor
@@ -138,8 +135,8 @@ func (p *push) send(ctx context.Context, shard, part, parts int) error {
 		m.Resent = true
 		return wire.Append(nil, &m)
 	}
-	if len(body) > 0 {
-		r.body = [][]byte{body}
+	if body.size > 0 {
+		r.source = body
 	}
 	a, _, err := p.c.servers.do(ctx, r)
 	if err != nil {
@@ -147,7 +144,7 @@ func (p *push) send(ctx context.Context, shard, part, parts int) error {
 	}
 	n := &p.c.servers.counters
 	n.pushes.Add(1)
-	n.pushedBytes.Add(uint64(len(body)))
+	n.pushedBytes.Add(uint64(body.size))
 	if a.Duplicate {
 		n.duplicatePushes.Add(1)
 	}

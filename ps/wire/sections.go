@@ -48,21 +48,26 @@ func AppendSection(dst []byte, s Section) []byte {
 // AppendPicked is AppendSection of the rows of s at the given positions only,
 // each row copied once. at ascends strictly.
 func AppendPicked(dst []byte, s Section, at []int32) []byte {
-	dst = slices.Grow(dst, SectionSize(len(at), s.Dim))
+	dst = AppendPickedKeys(slices.Grow(dst, SectionSize(len(at), s.Dim)), s, at)
+	for _, pos := range at {
+		dst = append(dst, vec.BytesOfFloats(s.Values[int(pos)*s.Dim:][:s.Dim])...)
+	}
+	for len(dst)%8 != 0 {
+		dst = append(dst, 0)
+	}
+	return dst
+}
+
+// AppendPickedKeys is the beginning of what AppendPicked writes, up to where the
+// values follow. It does not read them.
+func AppendPickedKeys(dst []byte, s Section, at []int32) []byte {
+	dst = slices.Grow(dst, sectionHead+8*len(at))
 	dst = binary.LittleEndian.AppendUint32(dst, s.Table)
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(at)))
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(s.Dim))
 	dst = append(dst, 0, 0, 0, 0)
 	for _, pos := range at {
 		dst = binary.LittleEndian.AppendUint64(dst, s.Keys[pos])
-	}
-	if s.Dim > 0 {
-		for _, pos := range at {
-			dst = append(dst, vec.BytesOfFloats(s.Values[int(pos)*s.Dim:][:s.Dim])...)
-		}
-	}
-	for len(dst)%8 != 0 {
-		dst = append(dst, 0)
 	}
 	return dst
 }

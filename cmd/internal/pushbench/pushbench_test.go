@@ -1,0 +1,82 @@
+package pushbench
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hcclps/p2p/backend"
+	"hcclps/ps"
+	"hcclps/worker"
+)
+
+// serving runs one server without replication in this process, at a Unix socket, and is how a worker reaches it.
+func serving(t testing.TB, transport backend.Transport) worker.Config {
+	t.Helper()
+	bulk := backend.Config{Transport: transport, NoFallback: true}
+	addr := "unix:" + filepath.Join(t.TempDir(), "s")
+	s, err := ps.New(ps.Config{Dir: t.TempDir(), Listen: addr, Replicas: 1, Scratch: true, Bulk: bulk, Memory: 4 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return worker.Config{Servers: []string{addr}, Job: "job", Sum: true, Bulk: bulk}
+}
+
+// cpuTime is the time that all threads of this process have run.
+func cpuTime() time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkPush and BenchmarkPull are for profiles: worker and server are one process, so that what both do is in one picture.
+func BenchmarkPush(b *testing.B) { measure(b, (*tensor).push) }
+
+func BenchmarkPull(b *testing.B) { measure(b, (*tensor).pull) }
+
+func measure(b *testing.B, op func(*tensor, context.Context) error) {
+	b.Helper()
+	for _, transport := range []backend.Transport{backend.SHM, backend.TCP} {
+		for _, size := range []int{1 << 20, 4 << 20, 64 << 20} {
+			b.Run(fmt.Sprintf("%s/%dMiB", transport, size>>20), func(b *testing.B) {
+				cfg := serving(b, transport)
+				cfg.Parts = defaultParts(size)
+				client, err := worker.Connect(b.Context(), cfg)
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer client.Abandon()
+				t, err := newTensor(b.Context(), client, size/4)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := repeat(b.Context(), t.push, 2); err != nil {
+					b.Fatal(err)
+				}
+				b.SetBytes(int64(size))
+				before := cpuTime()
+				for b.Loop() {
+					if err := op(t, b.Context()); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric((cpuTime()-before).Seconds()/(float64(b.N)*float64(size)/1e9), "cpu-s/GB")
+			})
+		}
+	}
+}

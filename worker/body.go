@@ -1,0 +1,82 @@
+package worker
+
+import (
+	"hcclps/internal/vec"
+	"hcclps/ps/wire"
+)
+
+// body is what a shard gets of a step: the sections that wire.AppendPicked would write one after another, whose values are copied from
+// the gradients only when they are sent. It is a p2p.Source that nobody changes while it is sent.
+type body struct {
+	sections []section
+	heads    []byte // of all sections, with their keys
+	size     int
+}
+
+// section is some rows of a table's gradient.
+type section struct {
+	start  int // offset in the body
+	head   int // where its head begins in heads
+	values int // offset in the body
+	end    int // offset in the body; up to 7 zeros behind the values
+	dim    int
+	all    []float32 // of which these are the rows
+	at     []int32
+}
+
+func (b *body) reset() {
+	clear(b.sections)
+	b.sections, b.heads, b.size = b.sections[:0], b.heads[:0], 0
+}
+
+// add appends the section of the rows of s at the given positions, at least one. The last row of s may be short: zeros
+// follow.
+func (b *body) add(s wire.Section, at []int32) {
+	n := section{start: b.size, head: len(b.heads), dim: s.Dim, all: s.Values, at: at}
+	b.heads = wire.AppendPickedKeys(b.heads, s, at)
+	n.values = n.start + len(b.heads) - n.head
+	n.end = n.start + wire.SectionSize(len(at), s.Dim)
+	b.sections = append(b.sections, n)
+	b.size = n.end
+}
+
+// Len implements p2p.Source.
+func (b *body) Len() int { return b.size }
+
+// Fill implements p2p.Source.
+func (b *body) Fill(off int, p []byte) error {
+	for i := range b.sections {
+		s := &b.sections[i]
+		if len(p) == 0 {
+			break
+		}
+		if off >= s.end {
+			continue
+		}
+		if off < s.values {
+			n := copy(p, b.heads[s.head+off-s.start:][:s.values-off])
+			p, off = p[n:], off+n
+		}
+		n := min(len(p), s.end-off)
+		s.fill(off-s.values, p[:n])
+		p, off = p[n:], off+n
+	}
+	return nil
+}
+
+// fill writes the values from byte off on, and what is behind them.
+func (s *section) fill(off int, p []byte) {
+	row := 4 * s.dim
+	for len(p) > 0 && off < row*len(s.at) {
+		first := int(s.at[off/row]) * s.dim
+		values := vec.BytesOfFloats(s.all[first:min(first+s.dim, len(s.all))])
+		now := p[:min(len(p), row-off%row)]
+		n := 0
+		if off%row < len(values) {
+			n = copy(now, values[off%row:])
+		}
+		clear(now[n:])
+		p, off = p[len(now):], off+len(now)
+	}
+	clear(p)
+}

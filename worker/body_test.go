@@ -1,0 +1,114 @@
+package worker
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"hcclps/internal/vec"
+	"hcclps/ps/wire"
+)
+
+// picked makes a table's gradient of some rows, the last of which may be short, and picks some of them.
+func picked(r *rand.Rand, table uint32) (all, padded wire.Section, at []int32) {
+	dim, rows := 1+r.IntN(40), 1+r.IntN(60)
+	all = wire.Section{Table: table, Dim: dim, Keys: make([]uint64, rows), Values: make([]float32, rows*dim)}
+	for i := range all.Keys {
+		all.Keys[i] = uint64(3*i) + uint64(r.IntN(3))
+		if r.IntN(2) == 0 || i == rows-1 {
+			at = append(at, int32(i))
+		}
+	}
+	for i := range all.Values {
+		all.Values[i] = r.Float32()
+	}
+	padded = all
+	short := r.IntN(dim)
+	all.Values = all.Values[:rows*dim-short]
+	padded.Values = append(slices.Clone(all.Values), make([]float32, short)...)
+	return all, padded, at
+}
+
+func TestBodyIsWhatAppendPickedWrites(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var b body
+	for range 200 {
+		var want []byte
+		b.reset()
+		for table := range uint32(r.IntN(4)) {
+			all, padded, at := picked(r, table)
+			b.add(all, at)
+			want = wire.AppendPicked(want, padded, at)
+		}
+		if b.Len() != len(want) {
+			t.Fatalf("%d bytes, want %d", b.Len(), len(want))
+		}
+		for range 5 { // as after a fault, from anywhere on
+			off := r.IntN(len(want) + 1)
+			got := bytes.Repeat([]byte{0xff}, len(want)-off)
+			for at := 0; at < len(got); {
+				n := min(1+r.IntN(500), len(got)-at)
+				if err := b.Fill(off+at, got[at:at+n]); err != nil {
+					t.Fatal(err)
+				}
+				at += n
+			}
+			if !bytes.Equal(got, want[off:]) {
+				t.Fatalf("from byte %d on: other bytes than AppendPicked writes", off)
+			}
+		}
+	}
+}
+
+func TestScatterPutsRowsWhereTheyBelong(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	var s scatter
+	for range 200 {
+		var answer []byte
+		var outs, wants [][]float32
+		s.reset()
+		for table := range uint32(1 + r.IntN(3)) {
+			all, padded, at := picked(r, table)
+			out := make([]float32, len(all.Values))
+			s.add(out, all.Dim, at)
+			for _, pos := range at {
+				answer = append(answer, vec.BytesOfFloats(padded.Values[int(pos)*all.Dim:][:all.Dim])...)
+			}
+			want := make([]float32, len(padded.Values))
+			for _, pos := range at {
+				copy(want[int(pos)*all.Dim:][:all.Dim], padded.Values[int(pos)*all.Dim:])
+			}
+			outs, wants = append(outs, out), append(wants, want[:len(out)])
+		}
+		for try := range 2 { // the second begins anew, after a first that was cut
+			if _, err := s.begin(len(answer)); err != nil {
+				t.Fatal(err)
+			}
+			for off := 0; off < len(answer) && (try == 1 || off < len(answer)/2); {
+				n := min(1+r.IntN(500), len(answer)-off)
+				if err := s.Take(off, answer[off:off+n]); err != nil {
+					t.Fatal(err)
+				}
+				off += n
+			}
+		}
+		for i := range outs {
+			if !slices.Equal(outs[i], wants[i]) {
+				t.Fatalf("table %d: rows are not where they belong", i)
+			}
+		}
+	}
+}
+
+func TestScatterLeavesOutAnAnswerOfAnotherSize(t *testing.T) {
+	var s scatter
+	out := make([]float32, 2)
+	s.add(out, 1, []int32{0, 1})
+	if _, err := s.begin(4); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Take(0, []byte{1, 2, 3, 4}); err != nil || out[0] != 0 || s.came == s.size {
+		t.Errorf("%v, %v, %d bytes of %d", err, out, s.came, s.size)
+	}
+}
