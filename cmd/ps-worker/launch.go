@@ -217,39 +217,20 @@ func (l *launcher) run(ctx context.Context) error {
 			return err
 		}
 	}
-	sockets := program.Sockets(l.c, l.cluster, nil)
-	sockets.TokenFile = l.token
-	w, err := newWatcher(l.addrs, l.cluster, l.job, sockets)
+	w, stopWatching, err := l.watch(ctx, cancel)
 	if err != nil {
 		return err
 	}
-	watching := make(chan struct{})
-	wctx, stopWatch := context.WithCancel(ctx)
-	go func() {
-		defer close(watching)
-		if err := w.run(wctx); err != nil {
-			cancel(fmt.Errorf("watch the cluster: %w", err))
-		}
-	}()
-	defer func() { stopWatch(); <-watching }()
-
+	defer stopWatching()
 	ready, done := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("the servers have not formed a cluster within 2 minutes"))
 	err = w.untilReady(ready)
 	done()
 	if err != nil {
 		return err
 	}
-	names := make([]string, l.c.Int("workers"))
-	port, err := freePort()
+	names, err := l.startWorkers()
 	if err != nil {
 		return err
-	}
-	for rank := range names {
-		p := l.worker(rank, port)
-		names[rank] = p.name
-		if err := l.procs.start(p); err != nil {
-			return err
-		}
 	}
 	k := newKiller(l.plan, l.procs, w, names)
 	killing := make(chan struct{})
@@ -268,6 +249,41 @@ func (l *launcher) run(ctx context.Context) error {
 	return l.report(k, w)
 }
 
+// watch follows the cluster until stop is called, which waits for its end.
+func (l *launcher) watch(ctx context.Context, fail context.CancelCauseFunc) (w *watcher, stop func(), err error) {
+	sockets := program.Sockets(l.c, l.cluster, nil)
+	sockets.TokenFile = l.token
+	if w, err = newWatcher(l.addrs, l.cluster, l.job, sockets); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := w.run(ctx); err != nil {
+			fail(fmt.Errorf("watch the cluster: %w", err))
+		}
+	}()
+	return w, func() { cancel(); <-ended }, nil
+}
+
+// startWorkers starts every rank and returns their names.
+func (l *launcher) startWorkers() ([]string, error) {
+	names := make([]string, l.c.Int("workers"))
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	for rank := range names {
+		p := l.worker(rank, port)
+		names[rank] = p.name
+		if err := l.procs.start(p); err != nil {
+			return nil, err
+		}
+	}
+	return names, nil
+}
+
 func (l *launcher) server(i int) process {
 	name := fmt.Sprintf("s%d", i+1)
 	dir := filepath.Join(l.dir, name)
@@ -280,7 +296,7 @@ func (l *launcher) server(i int) process {
 	if l.c.Bool("tcp") {
 		socket = ""
 	}
-	return process{name: name, path: l.serverBin, args: args, env: append(foreign(os.Environ()), l.roads(l.devices.servers, i)...), socket: socket}
+	return process{name: name, path: l.serverBin, args: args, env: append(foreign(os.Environ()), l.transportEnv(l.devices.servers, i)...), socket: socket}
 }
 
 // foreign is an environment without what would speak to our own programs: launch
@@ -318,7 +334,7 @@ func (l *launcher) worker(rank, port int) process {
 		"MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(port),
 		"HCCLPS_SERVERS="+strings.Join(l.addrs, ","), "HCCLPS_CLUSTER="+l.cluster, "HCCLPS_JOB="+l.job,
 		fmt.Sprintf("HCCLPS_WORKER=worker-%d", rank), "HCCLPS_TOKEN_FILE="+l.token, reportDirEnv+"="+filepath.Join(l.dir, "reports"))
-	env = append(env, l.roads(l.devices.workers, rank)...)
+	env = append(env, l.transportEnv(l.devices.workers, rank)...)
 	return process{name: fmt.Sprintf("worker-%d", rank), path: l.command[0], args: l.command[1:], env: env, rank: rank, worker: true}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,13 +25,10 @@ func parseDevices(c *cli.Context) (d devices, err error) {
 	if d.servers, err = deviceList(c, "server-devices", c.Int("servers")); err != nil {
 		return d, err
 	}
-	owner := map[string]string{}
-	for flag, list := range map[string][]string{"--devices": d.workers, "--server-devices": d.servers} {
-		for _, n := range list {
-			if other, taken := owner[n]; taken {
-				return d, program.Usage("device %s is in %s and %s: a device serves one process", n, other, flag)
-			}
-			owner[n] = flag
+	all := slices.Sorted(slices.Values(slices.Concat(d.workers, d.servers)))
+	for i := 1; i < len(all); i++ {
+		if all[i] == all[i-1] {
+			return d, program.Usage("device %s is named twice in --devices and --server-devices: a device serves one process", all[i])
 		}
 	}
 	return d, nil
@@ -63,8 +61,8 @@ func deviceList(c *cli.Context, flag string, n int) ([]string, error) {
 	return out[:n], nil
 }
 
-// roads is the environment that says to a child what carries its bulk.
-func (l *launcher) roads(devices []string, i int) []string {
+// transportEnv is the environment that says to child i what carries its bulk.
+func (l *launcher) transportEnv(devices []string, i int) []string {
 	var env []string
 	for _, flag := range []string{"transport", "tls-cert", "tls-key", "tls-ca"} {
 		value := l.c.String(flag)
