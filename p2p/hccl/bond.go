@@ -115,7 +115,7 @@ func (d *Device) bury(b *bond, e ending, freed func(error)) {
 		err = errors.Join(err, halted, <-d.steward.start(func() error { return b.strip(d.lib, e != endDrained) }))
 		d.release()
 		if err != nil {
-			d.log.Warn("pair was given back with faults", "communicator", b.name, "error", err)
+			d.log.Warn("pair was given back with faults", "communicator", b.name, "err", err)
 		}
 	})
 }
@@ -143,7 +143,7 @@ func (d *Device) halt(b *bond, e ending) error {
 		if err == nil {
 			return nil
 		}
-		d.log.Warn("stream cannot be aborted, its work is waited for", "communicator", b.name, "error", err)
+		d.log.Warn("stream cannot be aborted, its work is waited for", "communicator", b.name, "err", err)
 	}
 	ticker := time.NewTicker(quietPoll)
 	defer ticker.Stop()

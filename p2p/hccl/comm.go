@@ -3,6 +3,7 @@ package hccl
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,7 +67,7 @@ func newComm(d *Device, p *pairing) *Comm {
 	c := &Comm{
 		d: d, rank: rank, ctl: p.control, bond: p.bond, piece: p.piece,
 		ending: make(chan struct{}), settle: make(chan struct{}), lost: make(chan struct{}), wrote: make(chan struct{}, 1),
-		idle: append([]*mark(nil), p.bond.marks...),
+		idle: slices.Clone(p.bond.marks),
 	}
 	for f := range flows {
 		c.half[f] = newHalf(f, f == rank)

@@ -84,25 +84,22 @@ func (t *talk) listen() {
 
 // expect waits for a frame of a kind.
 func (t *talk) expect(ctx context.Context, k kind) (frame, error) {
+	var f frame
 	select {
-	case f := <-t.said:
-		if f.kind != k {
-			return frame{}, fmt.Errorf("%w: kind %d in place of %d", errFrame, f.kind, k)
-		}
-		return f, nil
+	case f = <-t.said: // also when the peer was lost after it
 	default:
-	}
-	select {
-	case f := <-t.said:
-		if f.kind != k {
-			return frame{}, fmt.Errorf("%w: kind %d in place of %d", errFrame, f.kind, k)
+		select {
+		case f = <-t.said:
+		case <-t.lost:
+			return frame{}, t.why
+		case <-ctx.Done():
+			return frame{}, fmt.Errorf("wait for the peer: %w", context.Cause(ctx))
 		}
-		return f, nil
-	case <-t.lost:
-		return frame{}, t.why
-	case <-ctx.Done():
-		return frame{}, fmt.Errorf("wait for the peer: %w", context.Cause(ctx))
 	}
+	if f.kind != k {
+		return frame{}, fmt.Errorf("%w: kind %d in place of %d", errFrame, f.kind, k)
+	}
+	return f, nil
 }
 
 // refuse tells the peer why this side gives up, waits a little until it has read that, and closes the connection.

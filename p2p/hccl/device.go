@@ -223,7 +223,7 @@ func (d *Device) Run(ctx context.Context) error {
 		return fmt.Errorf("run device %d: it was run before", d.cfg.Device)
 	}
 	stop := make(chan struct{})
-	ended := make(chan error)
+	ended := make(chan error, maxThreads) // a thread that comes back late finds room
 	count := d.startThreads(stop, ended)
 	var first error
 	select {
@@ -245,10 +245,13 @@ func (d *Device) Run(ctx context.Context) error {
 		}
 	}
 	if rest != nil {
-		d.log.Warn("device did not stop cleanly", "device", d.cfg.Device, "error", rest)
+		d.log.Warn("device did not stop cleanly", "device", d.cfg.Device, "err", rest)
 	}
 	return first
 }
+
+// maxThreads is the issuer, the builder, the steward and the waiter.
+const maxThreads = 4
 
 // startThreads starts the threads, each of which sends its end, and returns how many there are.
 func (d *Device) startThreads(stop <-chan struct{}, ended chan<- error) int {

@@ -175,7 +175,7 @@ func (c *Comm) fault(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cause == nil {
-		c.d.log.Warn("pair failed on the device", "device", c.d.cfg.Device, "communicator", c.bond.name, "error", err)
+		c.d.log.Warn("pair failed on the device", "device", c.d.cfg.Device, "communicator", c.bond.name, "err", err)
 	}
 	c.breakOff(err)
 }

@@ -237,7 +237,7 @@ func (p *pairing) create(ctx context.Context) (*bond, error) {
 	p.d.live.Go(func() {
 		if late := <-result; late == nil {
 			late = p.d.destroyComm(b)
-			p.d.log.Info("abandoned creation came back", "communicator", name, "error", late)
+			p.d.log.Info("abandoned creation came back", "communicator", name, "err", late)
 		}
 		p.d.setStuck(false)
 		give()
@@ -279,7 +279,7 @@ func (p *pairing) root(ctx context.Context) (string, *acl.RootInfo, error) {
 const maxName = 127
 
 func parseRoot(b []byte) (string, *acl.RootInfo, error) {
-	name := bytes.TrimPrefix(b, b[:min(len(b), acl.RootInfoBytes)])
+	name := b[min(len(b), acl.RootInfoBytes):]
 	if len(b) <= acl.RootInfoBytes || len(name) > maxName || bytes.IndexByte(name, 0) >= 0 {
 		return "", nil, fmt.Errorf("%w: root info of %d bytes", errFrame, len(b))
 	}

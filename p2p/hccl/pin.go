@@ -73,7 +73,7 @@ func (c *Comm) free(pins []pin) {
 			errs = append(errs, c.d.lib.FreeHost(p.at))
 		}
 		if err := errors.Join(errs...); err != nil {
-			c.d.log.Warn("pinned memory was not freed", "device", c.d.cfg.Device, "error", err)
+			c.d.log.Warn("pinned memory was not freed", "device", c.d.cfg.Device, "err", err)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package hccl
 import (
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -88,19 +89,10 @@ func (w *waiter) drop(c *watched, lanes ...*lane) {
 		l.gone = true
 		l.waits = queue[wait]{}
 	}
-	w.comms = remove(w.comms, c)
+	w.comms = slices.DeleteFunc(w.comms, func(x *watched) bool { return x == c })
 	for w.inComm != nil && w.inComm == c || w.inLane != nil && w.inLane.gone {
 		w.idle.Wait()
 	}
-}
-
-func remove[T comparable](s []T, x T) []T {
-	for i, y := range s {
-		if y == x {
-			return append(s[:i:i], s[i+1:]...)
-		}
-	}
-	return s
 }
 
 // run looks at events until stop is closed. Its thread has set the device.
@@ -207,7 +199,7 @@ func (w *waiter) sleep() {
 func (w *waiter) pollComms() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, c := range append([]*watched(nil), w.comms...) {
+	for _, c := range slices.Clone(w.comms) {
 		w.inComm = c
 		w.mu.Unlock()
 		err := w.lib.AsyncError(c.comm)

@@ -15,7 +15,7 @@ const (
 	kindHello   kind = iota + 1 // data: hello
 	kindRefuse                  // data: why this side does not make the pair
 	kindReady                   // this device is free for the pair
-	kindRoot                    // from rank 0: data: name of the communicator and root info
+	kindRoot                    // from rank 0: data: root info and name of the communicator
 	kindMade                    // this side has the communicator
 	kindWarmed                  // both first operators are done here
 	kindPost                    // from rank 1: a message of n bytes is posted, device or not
