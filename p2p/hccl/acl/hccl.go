@@ -1,9 +1,6 @@
 package acl
 
-import (
-	"strings"
-	"unsafe"
-)
+import "unsafe"
 
 // GetRootInfo makes this rank the root of a communicator to be: a server thread starts that lives until all ranks have come or the
 // connect time-out is over. Ask the other ranks first.
@@ -41,14 +38,6 @@ func (l *Lib) ConfigCapability() int {
 // then returns; while another thread is elsewhere in the communicator it fails with IsAgain. Streams that use the
 // communicator must be done or aborted.
 func (l *Lib) CommDestroy(c Comm) error { return l.hc(hcclCommDestroy, uintptr(c)) }
-
-// CommName is the name of a communicator.
-func (l *Lib) CommName(c Comm) (string, error) {
-	var name [256]byte
-	err := l.hc(hcclGetCommName, uintptr(c), uintptr(unsafe.Pointer(&name[0])))
-	text, _, _ := strings.Cut(string(name[:]), "\x00")
-	return text, err
-}
 
 // AsyncError is the error of a link that was noticed after the call that used it, nil if there is none.
 func (l *Lib) AsyncError(c Comm) error {

@@ -15,7 +15,7 @@ func (l *Lib) Init() error {
 	return err
 }
 
-// Version is the version of the runtime, or of CANN where the library tells, for comparing between ranks.
+// Version is the version of the runtime, for comparing between ranks.
 func (l *Lib) Version() (string, error) {
 	var major, minor, patch int32
 	err := l.rt(aclrtGetVersion, uintptr(unsafe.Pointer(&major)), uintptr(unsafe.Pointer(&minor)), uintptr(unsafe.Pointer(&patch)))
@@ -43,13 +43,6 @@ func (l *Lib) SetDevice(id int) error { return l.rt(aclrtSetDevice, uintptr(id))
 
 // ResetDevice takes back one SetDevice. The last one of the process frees what the device holds for it.
 func (l *Lib) ResetDevice(id int) error { return l.rt(aclrtResetDevice, uintptr(id)) }
-
-// GetDevice is the device of this OS thread.
-func (l *Lib) GetDevice() (int, error) {
-	var id int32
-	err := l.rt(aclrtGetDevice, uintptr(unsafe.Pointer(&id)))
-	return int(id), err
-}
 
 // Malloc allocates n bytes of device memory, n > 0, aligned to 64 bytes and not zeroed. It is slow: pool.
 func (l *Lib) Malloc(n int, policy MemPolicy) (uintptr, error) {

@@ -29,7 +29,6 @@ const (
 	hcclGetRootInfo
 	hcclCommInitRootInfo
 	hcclCommDestroy
-	hcclGetErrorString
 	hcclSend
 	hcclRecv
 	aclrtQueryEventStatus
@@ -39,7 +38,6 @@ const (
 	hcclBroadcast
 	hcclAllGather
 	hcclReduceScatter
-	aclrtGetDevice
 	aclrtPointerGetAttributes
 	aclrtStreamQuery
 	aclrtSynchronizeStreamWithTimeout
@@ -47,18 +45,9 @@ const (
 	aclrtStreamAbort
 	aclrtCreateEventWithFlag
 	aclrtCreateEventExWithFlag
-	aclrtCreateEvent
-	aclrtResetEvent
 	aclrtSynchronizeEventWithTimeout
-	aclrtMemset
-	aclrtHostRegister
-	aclrtHostUnregister
-	aclsysGetCANNVersion
 	hcclCommInitRootInfoConfig
 	hcclGetCommConfigCapability
-	hcclGetRankID
-	hcclGetRankSize
-	hcclGetCommName
 	hcclGetCommAsyncError
 	hcclBatchSendRecv
 	hcclReduce
@@ -88,21 +77,17 @@ var symbolNames = [symbolCount]string{ //nolint:gochecknoglobals // a constant t
 	aclrtDestroyEvent: "aclrtDestroyEvent", aclrtRecordEvent: "aclrtRecordEvent",
 	aclrtEventElapsedTime: "aclrtEventElapsedTime",
 	hcclGetRootInfo:       "HcclGetRootInfo", hcclCommInitRootInfo: "HcclCommInitRootInfo", hcclCommDestroy: "HcclCommDestroy",
-	hcclGetErrorString: "HcclGetErrorString", hcclSend: "HcclSend", hcclRecv: "HcclRecv",
+	hcclSend: "HcclSend", hcclRecv: "HcclRecv",
 	hcclAllReduce: "HcclAllReduce", hcclBroadcast: "HcclBroadcast", hcclAllGather: "HcclAllGather",
 	hcclReduceScatter: "HcclReduceScatter",
 
-	aclrtGetDevice: "aclrtGetDevice", aclrtPointerGetAttributes: "aclrtPointerGetAttributes",
-	aclrtStreamQuery: "aclrtStreamQuery", aclrtSynchronizeStreamWithTimeout: "aclrtSynchronizeStreamWithTimeout",
+	aclrtPointerGetAttributes: "aclrtPointerGetAttributes",
+	aclrtStreamQuery:          "aclrtStreamQuery", aclrtSynchronizeStreamWithTimeout: "aclrtSynchronizeStreamWithTimeout",
 	aclrtDestroyStreamForce: "aclrtDestroyStreamForce", aclrtStreamAbort: "aclrtStreamAbort",
 	aclrtCreateEventWithFlag: "aclrtCreateEventWithFlag", aclrtCreateEventExWithFlag: "aclrtCreateEventExWithFlag",
-	aclrtCreateEvent: "aclrtCreateEvent", aclrtResetEvent: "aclrtResetEvent",
 	aclrtQueryEventStatus:            "aclrtQueryEventStatus",
 	aclrtSynchronizeEventWithTimeout: "aclrtSynchronizeEventWithTimeout",
-	aclrtMemset:                      "aclrtMemset", aclrtHostRegister: "aclrtHostRegister", aclrtHostUnregister: "aclrtHostUnregister",
-	aclsysGetCANNVersion:       "aclsysGetCANNVersion",
-	hcclCommInitRootInfoConfig: "HcclCommInitRootInfoConfig", hcclGetCommConfigCapability: "HcclGetCommConfigCapability",
-	hcclGetRankID: "HcclGetRankId", hcclGetRankSize: "HcclGetRankSize", hcclGetCommName: "HcclGetCommName",
+	hcclCommInitRootInfoConfig:       "HcclCommInitRootInfoConfig", hcclGetCommConfigCapability: "HcclGetCommConfigCapability",
 	hcclGetCommAsyncError: "HcclGetCommAsyncError", hcclBatchSendRecv: "HcclBatchSendRecv",
 	hcclReduce: "HcclReduce", hcclAlltoAll: "HcclAlltoAll", hcclScatter: "HcclScatter", hcclBarrier: "HcclBarrier",
 	hcclSimVersion: "hccl_sim_version",

@@ -75,9 +75,6 @@ const (
 	Min  ReduceOp = 3
 )
 
-// MaxCount is the largest count of elements in one call of HCCL.
-const MaxCount = 0x7FFFFFFFF
-
 // RootInfoBytes is the size of an HcclRootInfo.
 const RootInfoBytes = 4108
 

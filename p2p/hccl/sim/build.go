@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// Library is the file Build makes; Links names the libraries of CANN that it stands for.
+// Library is the name of the file that Build makes.
 const Library = "libhccl_sim.so"
 
 //go:embed csrc
@@ -31,9 +31,7 @@ func links() []string {
 
 // Build compiles the simulator into dir, which exists, and returns the path of its library. The compiler is $CC, or cc.
 // It takes a second or two; several builds may run at once in different directories.
-func Build(ctx context.Context, dir string) (lib string, err error) {
-	return build(ctx, dir)
-}
+func Build(ctx context.Context, dir string) (lib string, err error) { return build(ctx, dir) }
 
 // build is Build with more arguments for the compiler.
 func build(ctx context.Context, dir string, more ...string) (string, error) {
