@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -52,14 +51,15 @@ func pairs(t *testing.T, cfg Config, f func(ctx context.Context, p *Pair) error)
 	return errors.Join(err, <-served)
 }
 
-// simulator is built once: a process must not load two.
-var simulator = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "pairbench-sim-")
-	if err != nil {
+// simulator is built once, in simulatorDir: a process must not load two.
+var simulator = sync.OnceValues(func() (lib string, err error) {
+	if simulatorDir, err = os.MkdirTemp("", "pairbench-sim-"); err != nil {
 		return "", err
 	}
-	return sim.Build(context.Background(), dir)
+	return sim.Build(context.Background(), simulatorDir)
 })
+
+var simulatorDir string // "": none was built
 
 // simulate makes hccl use the simulator, if it can be built.
 func simulate(t *testing.T) error {
@@ -75,8 +75,8 @@ func simulate(t *testing.T) error {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if lib, err := simulator(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(lib))
+	if simulatorDir != "" {
+		_ = os.RemoveAll(simulatorDir)
 	}
 	os.Exit(code)
 }
