@@ -34,13 +34,17 @@ type preparedItem struct {
 
 // prepare decodes an entry. What it returns is good until the next call.
 func (w *workspace) prepare(entry []byte) prepared {
-	w.reducer.reset()
-	var p prepared
-	var err error
-	if p.entry, err = wire.DecodeEntry(entry); err != nil {
-		p.bad = clean(err.Error())
-		return p
+	e, err := wire.DecodeEntry(entry)
+	if err != nil {
+		return prepared{bad: clean(err.Error())}
 	}
+	return w.ready(e)
+}
+
+// ready is prepare of an entry that is decoded already.
+func (w *workspace) ready(e wire.Entry) prepared {
+	w.reducer.reset()
+	p := prepared{entry: e}
 	if m, ok := p.entry.Message.(*wire.Put); ok {
 		p.rows, p.err = putRows(m)
 	}

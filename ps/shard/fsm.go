@@ -27,22 +27,22 @@ func (m machine) Apply(l *raft.Log) any { return m.ApplyBatch([]*raft.Log{l})[0]
 func (m machine) ApplyBatch(logs []*raft.Log) []any {
 	out := make([]any, len(logs))
 	for i, l := range logs {
-		out[i] = m.g.apply(context.Background(), l.Data, l.Index, l.Term)
+		p := m.g.state.work.prepare(l.Data)
+		out[i] = m.g.apply(context.Background(), &p, l.Index, l.Term)
 	}
 	m.g.wake()
 	return out
 }
 
-// apply applies one entry. The goroutine that calls it is the only one that
+// apply applies one entry, made ready by the state's workspace. The goroutine that calls it is the only one that
 // changes state.
-func (g *Group) apply(ctx context.Context, entry []byte, index, term uint64) any {
+func (g *Group) apply(ctx context.Context, p *prepared, index, term uint64) any {
 	if g.broken != nil {
 		return g.broken
 	}
-	p := g.state.work.prepare(entry)
-	g.reserve(ctx, &p)
+	g.reserve(ctx, p)
 	g.mu.Lock()
-	answers, err := g.state.apply(&p, index, term)
+	answers, err := g.state.apply(p, index, term)
 	g.mu.Unlock()
 	if err != nil {
 		g.broken = err

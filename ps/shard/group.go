@@ -54,7 +54,8 @@ type Request interface {
 // replicated, or scratch.
 type replica interface {
 	Run(ctx context.Context) error
-	propose(entry []byte) outcome
+	// propose begins to bring an entry of about size bytes. The memory, if any, may be used again when the entry is applied.
+	propose(e wire.Entry, size int) (outcome, []byte)
 	Barrier(ctx context.Context) error
 	Leading() (term uint64, ok bool)
 	Status() raftgroup.Status
@@ -68,9 +69,15 @@ type outcome interface {
 }
 
 // replicated is a replica by raft.
-type replicated struct{ *raftgroup.Node }
+type replicated struct {
+	*raftgroup.Node
+	memory *buffers
+}
 
-func (r replicated) propose(entry []byte) outcome { return r.Apply(entry, proposeTimeout) }
+func (r replicated) propose(e wire.Entry, size int) (outcome, []byte) {
+	entry := wire.AppendEntry(r.memory.get(size), e)
+	return r.Apply(entry, proposeTimeout), entry
+}
 
 // Group is one replica of a shard's group. Its methods may be called
 // concurrently.
@@ -129,7 +136,7 @@ func New(cfg Config) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.log = replicated{node}
+	g.log = replicated{node, &g.buffers}
 	return g, nil
 }
 

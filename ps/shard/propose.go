@@ -210,8 +210,7 @@ func (p *proposer) send(f flight, e wire.Entry) {
 	for i := range e.Steps {
 		size += itemSize(&e.Steps[i])
 	}
-	f.entry = wire.AppendEntry(p.g.buffers.get(size), e)
-	f.future = p.g.log.propose(f.entry)
+	f.future, f.entry = p.g.log.propose(e, size)
 	p.air <- f
 }
 

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"hcclps/internal/vec"
 	"hcclps/ps/wire"
 )
 
@@ -186,11 +187,24 @@ func (r *reducer) quotients(values []float32, by float32) (out []float32, bad in
 	return out, bad
 }
 
-// firstBad is the index of the first NaN or infinity, or -1.
+// firstBad is the index of the first NaN or infinity, or -1. Two values a word, eight words at once, it looks whether the
+// carry of any exponent reaches the sign, which it does from the largest exponent alone.
 func firstBad(values []float32) int {
-	for i, v := range values {
+	const values2, lowest, signs = 0x7fffffff_7fffffff, 0x00800000_00800000, 0x80000000_80000000
+	i := 0
+	words := vec.Uint64s(vec.BytesOfFloats(values))
+	for ; len(words) >= 8; words = words[8:] {
+		w := (*[8]uint64)(words)
+		a := (w[0]&values2 + lowest) | (w[1]&values2 + lowest) | (w[2]&values2 + lowest) | (w[3]&values2 + lowest)
+		b := (w[4]&values2 + lowest) | (w[5]&values2 + lowest) | (w[6]&values2 + lowest) | (w[7]&values2 + lowest)
+		if (a|b)&signs != 0 {
+			break
+		}
+		i += 16
+	}
+	for k, v := range values[i:] {
 		if !finite(v) {
-			return i
+			return i + k
 		}
 	}
 	return -1

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"hcclps/ps/raftgroup"
+	"hcclps/ps/wire"
 )
 
 // scratch applies in place what raft would replicate: the mode of --replicas 0.
@@ -23,7 +24,8 @@ func newScratch(g *Group) *scratch {
 
 // scratchFuture is an outcome.
 type scratchFuture struct {
-	entry    []byte
+	entry    []byte      // nil: steps
+	steps    []wire.Item // from where they lie
 	response any
 	err      error
 	done     chan struct{}
@@ -50,7 +52,8 @@ func (s *scratch) Run(ctx context.Context) error {
 		select {
 		case f := <-s.queue:
 			s.index++
-			f.response = s.g.apply(ctx, f.entry, s.index, 1)
+			p := f.ready(&s.g.state.work)
+			f.response = s.g.apply(ctx, &p, s.index, 1)
 			f.err, _ = f.response.(error)
 			s.g.wake()
 			close(f.done)
@@ -63,10 +66,23 @@ func (s *scratch) Run(ctx context.Context) error {
 	}
 }
 
-func (s *scratch) propose(entry []byte) outcome {
-	f := &scratchFuture{entry: entry, done: make(chan struct{})}
+// ready makes what is proposed ready to be applied.
+func (f *scratchFuture) ready(w *workspace) prepared {
+	if f.entry != nil {
+		return w.prepare(f.entry)
+	}
+	return w.ready(wire.Entry{Steps: f.steps})
+}
+
+// propose has pushes applied from where they lie: the inbox keeps them until they are answered. What else is asked for is
+// copied, since its memory may be gone by then.
+func (s *scratch) propose(e wire.Entry, size int) (outcome, []byte) {
+	f := &scratchFuture{steps: e.Steps, done: make(chan struct{})}
+	if e.Steps == nil {
+		f.entry = wire.AppendEntry(make([]byte, 0, size), e)
+	}
 	s.queue <- f
-	return f
+	return f, nil
 }
 
 // Barrier has nothing to wait for: what was answered is applied.
