@@ -20,7 +20,7 @@ type Comm struct {
 	arena  []byte
 
 	engine engine
-	stir   chan struct{} // wakes Run from its parking place
+	stir   chan struct{} // wakes Run
 
 	mu        sync.Mutex // held for bookkeeping only
 	cause     error      // why the Comm is dead; nothing is posted after it is set
@@ -33,8 +33,10 @@ type Comm struct {
 func newComm(conn net.Conn, rank int, mem *memory, file int, logger *slog.Logger) *Comm {
 	c := &Comm{conn: conn, rank: rank, file: file, layout: mem.layout, arena: mem.arenaOf(rank), logger: logger, stir: make(chan struct{}, 1)}
 	c.engine.mem = mem
-	c.engine.out = newOutgoing(mem, rank)
-	c.engine.in = newIncoming(mem, rank)
+	c.engine.own = mem.words[rank].bell
+	c.engine.peer = newRinger(mem.words[1-rank].bell, conn)
+	c.engine.out = newOutgoing(mem, rank, c.engine.peer)
+	c.engine.in = newIncoming(mem, rank, c.engine.peer)
 	return c
 }
 
@@ -89,7 +91,7 @@ func (c *Comm) post(peer int, q *queue, t transfer) *p2p.Request {
 	if cause != nil {
 		return p2p.Failed(p2p.Dead(c.rank, cause))
 	}
-	c.work()
+	c.work(true)
 	return req
 }
 
@@ -97,7 +99,7 @@ func (c *Comm) post(peer int, q *queue, t transfer) *p2p.Request {
 // when Run returns.
 func (c *Comm) Close() error {
 	c.die(p2p.ErrClosed)
-	c.work()
+	c.work(true)
 	c.mu.Lock()
 	started := c.started
 	c.started = true

@@ -293,7 +293,7 @@ func TestNothingLeft(t *testing.T) {
 			}
 		}
 		r := comms[0].Isend(1, p2p.Bytes(make([]byte, 100)))
-		if i%2 == 0 {
+		if i%6 == 2 { // both run
 			both(t, "send", r, comms[1].Irecv(0, p2p.Bytes(make([]byte, 100))))
 		}
 		for _, c := range comms {
@@ -329,7 +329,7 @@ func TestWatchedSend(t *testing.T) {
 	taken := 0
 	recv := comms[1].IrecvFunc(0, n, func(piece []byte) error {
 		if taken += len(piece); taken == n {
-			<-time.After(3 * shm.SleepFor)
+			<-time.After(300 * time.Millisecond)
 		}
 		return nil
 	})

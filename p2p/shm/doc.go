@@ -8,9 +8,11 @@
 //
 // One goroutine at a time has the engine of a Comm and copies in both directions. Isend and Irecv try what can be done at once. A goroutine in
 // [p2p.Request.Wait] takes the engine and looks for the peer's answer itself: for some microseconds without pause, then yielding the
-// CPU between two looks, then asleep in a futex that the peer wakes. Run does the same while transfers are pending that nobody waits for
-// in that way, for instance of those who select on [p2p.Request.Done]. The peer pays for a system call only to one who sleeps. At most two
-// threads of a Comm sleep; Run holds none when nothing has been pending for a while.
+// CPU between two looks. When that has mostly been in vain of late it does not try. What nobody drives is Run's: it waits for bytes on the
+// connection, as Go waits for all connections, without a thread. A side that is about to stop looking says in its bell that it wants
+// one, and the peer sends it with its next change: one byte, 1, whatever it has changed. So the peer pays for a system call only when it must
+// wake somebody. While goroutines come to wait one after the other without a pause, nobody asks for rings between them; Run looks every
+// millisecond whether they have stopped coming.
 //
 // # Memory
 //
@@ -20,7 +22,7 @@
 //
 //	0      nonces of rank 0 and rank 1, 16 bytes each
 //	4096   control words of rank 0, then at 5120 of rank 1:
-//	         0 u64 head: bytes written to the own ring   256 u32 bell: who sleeps
+//	         0 u64 head: bytes written to the own ring   256 u32 bell: 1 to be rung
 //	       128 u64 tail: bytes taken from the peer's     384 u32 state: 0 open 1 closed 2 lengths differ 3 corrupt
 //	8192   ring of rank 0, ring of rank 1
 //	...    arena of rank 0, arena of rank 1

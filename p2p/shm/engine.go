@@ -10,31 +10,24 @@ import (
 )
 
 // engine moves the bytes. One goroutine at a time has it, and nobody waits for it: who finds it taken leaves a note (news) that the
-// one who has it reads before it lets go. All access to the shared memory is by the one who has it, but for Run's sleep.
+// one who has it reads after it has let go. All access to the shared memory is by the one who has it.
 type engine struct {
 	sync.Mutex
 	mem *memory // nil when it is unmapped
 	out outgoing
 	in  incoming
 
-	patience patience     // of drivers
-	sleeper  *p2p.Request // what the driver that sleeps waits for, nil if none does
-	dead     error        // the cause, once everything pending has failed with it
-	runner   int          // what Run does
+	own      bell
+	peer     *ringer
+	patience patience // of drivers
+	heat     heat     // of drivers
+	dead     error    // the cause, once everything pending has failed with it
 
-	news   atomic.Bool  // the inbox or the cause has changed
-	claims atomic.Int32 // goroutines that would drive, if Run let go
-	watch  atomic.Bool  // somebody waits for a send without driving it
-	due    atomic.Bool  // Run was woken and has not had the engine since
+	news    atomic.Bool // the inbox or the cause has changed, or the peer has rung
+	watch   atomic.Bool // somebody waits for a send without driving it
+	driving atomic.Bool // a driver has the engine
+	watched atomic.Bool // somebody has begun to wait without driving
 }
-
-// What Run does.
-const (
-	runnerGone   = iota // it does not run
-	runnerAwake         // it has the engine itself
-	runnerAsleep        // on the bell, or about to be
-	runnerParked        // on the channel, since nothing has been pending for long
-)
 
 // advance moves a piece in each direction if it can. Functions are called only if call is set.
 func (c *Comm) advance(call bool) (moved bool) {
@@ -106,24 +99,23 @@ func stateOf(cause error) uint32 {
 func (c *Comm) bury(cause error) {
 	e := &c.engine
 	_, _ = e.out.settle() // what the peer has taken by now was sent well
-	own := e.mem.words[c.rank]
-	own.state.Store(stateOf(cause))
-	e.mem.words[1-c.rank].bell.ring()
+	e.mem.words[c.rank].state.Store(stateOf(cause))
+	e.peer.ring()
 	e.out.written.fail(cause)
 	e.out.queue.fail(cause)
 	e.in.queue.fail(cause)
 	e.dead = cause
-	own.bell.stir(driverSleeps)
-	c.wakeRun()
+	c.stirRun()
 }
 
-// work moves what can be moved now, unless another goroutine is at it: then that one does.
-func (c *Comm) work() {
+// work moves what can be moved now, unless another goroutine is at it: then that one does. One who posts does not call functions, and
+// leaves what takes long to Run.
+func (c *Comm) work(posting bool) {
 	e := &c.engine
 	for e.TryLock() {
-		for n := 0; n < workSteps && e.dead == nil && c.advance(false); n++ {
+		for n := 0; (!posting || n < workSteps) && e.dead == nil && c.advance(!posting); n++ {
 		}
-		if !c.leave() {
+		if !c.leave(posting) {
 			return
 		}
 	}
@@ -132,47 +124,30 @@ func (c *Comm) work() {
 // workSteps bounds what one does who posts: a small message, or a ring full of a large one.
 const workSteps = 8
 
-// leave lets go of the engine, and says whether there is news since.
-func (c *Comm) leave() bool {
+// leave lets go of the engine, after it has asked the peer for a ring if something is pending, unless a driver is sure to come. It says whether there
+// is something to do now, which is left to Run on request.
+func (c *Comm) leave(toRun bool) (more bool) {
 	e := &c.engine
-	if c.rest() {
-		c.wakeRun()
-	}
 	dead := e.dead != nil
+	if e.watched.Load() {
+		e.watched.Store(false)
+		e.heat.cool()
+	}
+	if !dead && !e.heat.hot && c.wanting() {
+		e.own.want()
+		more = c.stuck() // after that: what the peer did before it saw the wish is seen here
+	}
 	e.Unlock()
-	return !dead && e.news.Load()
-}
-
-// rest is called by one who is about to let go of the engine: whoever sleeps is to be woken by the peer. It says whether there is
-// work for Run that the peer will not ring for.
-func (c *Comm) rest() (more bool) {
-	e := &c.engine
-	if e.dead != nil {
+	switch {
+	case dead:
 		return false
-	}
-	bell := e.mem.words[c.rank].bell
-	if e.sleeper != nil && !e.sleeper.Ended() {
-		bell.want(driverSleeps)
-		if c.stuck() {
-			bell.stir(driverSleeps)
-		}
+	case e.news.Load():
+		return true
+	case more && toRun:
+		c.stirRun()
 		return false
-	}
-	if e.sleeper != nil {
-		e.sleeper = nil
-		bell.stir(driverSleeps)
-	}
-	if !c.wanting() {
-		return false
-	}
-	bell.want(runSleeps)
-	return e.runner == runnerParked || c.stuck()
-}
-
-// overslept tells of a sleep of full length that the peer should have ended. The engine is held.
-func (c *Comm) overslept() {
-	if c.engine.dead == nil && c.stuck() {
-		c.logger.Warn("peer did not wake this rank", "rank", c.rank, "after", sleepFor)
+	default:
+		return more
 	}
 }
 
@@ -185,7 +160,7 @@ func (c *Comm) stuck() bool {
 // waits for its end.
 func (c *Comm) wanting() bool {
 	e := &c.engine
-	if e.out.written.len() == 0 && e.out.queue.len() == 0 {
+	if e.out.written.len() == 0 && e.out.queue.len() == 0 && e.watch.Load() {
 		e.watch.Store(false)
 		if e.news.Load() {
 			e.watch.Store(true) // it may be of one who posted and watched just now
@@ -194,18 +169,10 @@ func (c *Comm) wanting() bool {
 	return e.in.queue.len() > 0 || e.out.queue.len() > 0 || e.watch.Load()
 }
 
-// wakeRun makes Run look.
-func (c *Comm) wakeRun() {
-	e := &c.engine
-	switch e.runner {
-	case runnerAsleep:
-		e.due.Store(true)
-		e.mem.words[c.rank].bell.stir(runSleeps)
-	case runnerParked:
-		e.due.Store(true)
-		select {
-		case c.stir <- struct{}{}:
-		default:
-		}
+// stirRun makes Run look.
+func (c *Comm) stirRun() {
+	select {
+	case c.stir <- struct{}{}:
+	default:
 	}
 }

@@ -1,12 +1,10 @@
 package shm
 
-// SleepFor is when Run parks.
-const SleepFor = sleepFor
-
-// Asleep says whether this rank sleeps on its bell with a transfer pending, or Run does without.
+// Asleep says whether this rank has asked its peer for a ring.
 func (c *Comm) Asleep() bool {
 	e := &c.engine
 	e.Lock()
+	defer c.work(true)
 	defer e.Unlock()
-	return e.mem != nil && (e.sleeper != nil || e.runner == runnerAsleep)
+	return e.mem != nil && e.own.wanted()
 }

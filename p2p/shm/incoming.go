@@ -14,7 +14,7 @@ type incoming struct {
 	head  *atomic.Uint64 // the peer's
 	tail  *atomic.Uint64 // ours
 	state *atomic.Uint32 // the peer's
-	bell  bell           // the peer's
+	peer  *ringer
 
 	queue  queue // posted; the front may be filled in part
 	pos    uint64
@@ -24,10 +24,10 @@ type incoming struct {
 	from   []byte // what is left of the front's message in the arena; nil: it is in the ring
 }
 
-func newIncoming(m *memory, rank int) incoming {
+func newIncoming(m *memory, rank int, peer *ringer) incoming {
 	return incoming{
 		ring: m.ringOf(1 - rank), arena: m.arenaOf(1 - rank),
-		head: m.words[1-rank].head, tail: m.words[rank].tail, state: m.words[1-rank].state, bell: m.words[1-rank].bell,
+		head: m.words[1-rank].head, tail: m.words[rank].tail, state: m.words[1-rank].state, peer: peer,
 	}
 }
 
@@ -157,7 +157,12 @@ func (in *incoming) took() {
 
 func (in *incoming) publish() {
 	in.tail.Store(in.pos)
-	in.bell.ring()
+	in.peer.ring()
+}
+
+// small says whether the next message is one that costs little.
+func (in *incoming) small() bool {
+	return in.queue.len() > 0 && in.queue.front().n <= inlineBytes
 }
 
 // stuck says whether something can be done that the peer will not ring for.

@@ -20,7 +20,7 @@ type outgoing struct {
 	arena []byte
 	head  *atomic.Uint64 // ours
 	tail  *atomic.Uint64 // the peer's
-	bell  bell           // the peer's
+	peer  *ringer
 
 	queue   queue  // not yet written to the end; the front may be in part
 	written queue  // not yet taken
@@ -31,10 +31,10 @@ type outgoing struct {
 	active  bool // the front's header is written
 }
 
-func newOutgoing(m *memory, rank int) outgoing {
+func newOutgoing(m *memory, rank int, peer *ringer) outgoing {
 	return outgoing{
 		ring: m.ringOf(rank), arena: m.arenaOf(rank),
-		head: m.words[rank].head, tail: m.words[1-rank].tail, bell: m.words[1-rank].bell,
+		head: m.words[rank].head, tail: m.words[1-rank].tail, peer: peer,
 	}
 }
 
@@ -165,7 +165,7 @@ func (o *outgoing) sent() {
 func (o *outgoing) publish() {
 	o.shown = o.pos
 	o.head.Store(o.pos)
-	o.bell.ring()
+	o.peer.ring()
 }
 
 // stuck says whether something can be done that the peer will not ring for.
