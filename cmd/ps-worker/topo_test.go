@@ -13,7 +13,7 @@ import (
 )
 
 func TestTopoMeasuresProcessesAndServers(t *testing.T) {
-	network, err := backend.Network("tcp")
+	network, err := backend.OpenSockets(backend.Sockets{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,23 +11,11 @@ package backend
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net"
 
 	"hcclps/p2p/link"
-	"hcclps/p2p/tcp"
 )
-
-// Network returns the network of a backend by name: "tcp" for real sockets, addresses as in [tcp.Network].
-func Network(name string) (link.Network, error) {
-	switch name {
-	case "tcp":
-		return tcp.Network{}, nil
-	default:
-		return nil, fmt.Errorf("choose network %q: want tcp", name)
-	}
-}
 
 // Pair makes the bulk Comm of two processes that go by TCP alone; it is a [link.PairFunc]. The other side may use any [Bulk] that takes TCP.
 func Pair(ctx context.Context, conns []net.Conn, rank int) (link.Comm, error) {

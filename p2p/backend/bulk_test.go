@@ -17,10 +17,15 @@ import (
 	"hcclps/p2p/tcp"
 )
 
+var (
+	_ link.PairFunc = backend.Pair
+	_ link.PairFunc = (*backend.Bulk)(nil).Pair
+)
+
 // conns are both ends of n fresh TCP connections.
 func conns(t *testing.T, n int) (dialled, accepted []net.Conn) {
 	t.Helper()
-	network, err := backend.Network("tcp")
+	network, err := backend.OpenSockets(backend.Sockets{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -151,7 +151,7 @@ func TestPeerDiesWithoutAbort(t *testing.T) {
 	ctx := bound(t)
 	for _, phase := range []string{"later:3", ""} {
 		conns := pipe(t)
-		_, lines := start(t, role{Kind: "source", Addr: relay(t, conns[0]), Device: 2}, "HCCL_SIM_CHIP=910A", "HCCL_SIM_DIE="+phase)
+		start(t, role{Kind: "source", Addr: relay(t, conns[0]), Device: 2}, "HCCL_SIM_CHIP=910A", "HCCL_SIM_DIE="+phase)
 		c, err := d.Pair(ctx, conns[1], survivorRank)
 		if err != nil {
 			t.Fatal(err)
@@ -166,7 +166,6 @@ func TestPeerDiesWithoutAbort(t *testing.T) {
 		}
 		_ = c.Close()
 		wg.Wait()
-		_ = lines
 	}
 	for d.Status().Pairs > 0 {
 		select {

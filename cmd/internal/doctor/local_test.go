@@ -55,7 +55,7 @@ func doctorOf(ctx context.Context, t *testing.T, args ...string) (int, Report) {
 }
 
 func TestDoctorOfARunningCluster(t *testing.T) {
-	network, err := backend.Network("tcp")
+	network, err := backend.OpenSockets(backend.Sockets{})
 	if err != nil {
 		t.Fatal(err)
 	}
