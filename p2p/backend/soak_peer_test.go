@@ -86,15 +86,18 @@ func playStation(text string) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	if s.Role != "" {
+		return s.playEnd(ctx)
+	}
 	st, err := newStation(ctx, s, &load{fault: func(err error) { fmt.Fprintln(os.Stdout, "fault", err) }})
 	if err != nil {
 		return err
 	}
 	fmt.Fprintln(os.Stdout, "listens", st.ln.Addr())
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		cancel()
-	}()
 	return st.run(ctx)
 }
 

@@ -30,6 +30,7 @@ type site struct {
 	Device    string
 	Addr      string // "": any free one
 	Peer      string // address of the other station
+	Role      string // "": a station; else one end of a pair that is killed, see killed_test.go
 
 	network *meeting // of inproc
 }
@@ -69,8 +70,8 @@ func newStation(ctx context.Context, s site, l *load) (*station, error) {
 		}
 		pair, upgrade = st.bulk.Pair, st.bulk.Upgrade()
 	}
-	// Small chunks, so that the pools of scratch memory are soon as large as they will be, and there are many to be lost.
-	limits := link.Limits{Stripes: 2, Chunk: 256 << 10, Stall: 3 * time.Second}
+	// Little scratch memory, so that it is soon as much as it will ever be.
+	limits := link.Limits{Stripes: 2, Scratch: 8 << 20, Stall: 3 * time.Second}
 	st.server, err = link.NewServer(link.ServerConfig{Handler: link.HandlerFunc(l.serve), Pair: pair, Upgrade: upgrade, Limits: limits})
 	if err != nil {
 		return nil, err

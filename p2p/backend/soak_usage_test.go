@@ -8,6 +8,13 @@ import (
 	"runtime"
 	"runtime/debug"
 	"testing"
+	"time"
+)
+
+// The places of some in resources.
+const (
+	descriptors = 2
+	goroutines  = 5
 )
 
 // resource is something that a process holds.
@@ -78,6 +85,24 @@ func growth(samples []usage) []error {
 		}
 	}
 	return errs
+}
+
+// wantLeft checks that no more descriptors and goroutines are held now, or some seconds from now.
+func (u usage) wantLeft(t *testing.T) {
+	t.Helper()
+	late := time.After(endsWithin)
+	for {
+		now := measure(t)
+		if now[descriptors] <= u[descriptors] && now[goroutines] <= u[goroutines] {
+			return
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-late:
+			t.Errorf("before %v\nnow    %v", u, now)
+			return
+		}
+	}
 }
 
 func TestGrowthIsSeen(t *testing.T) {

@@ -19,13 +19,14 @@ type Limits struct {
 	MaxRequests int // of a Server: handlers running at once a connection, default 256; further calls wait at the caller
 	MaxHalfOpen int // of a Gate: connections whose hello is not verified yet, default 64; further ones wait in the listener
 
+	Scratch int // bytes of scratch memory that a Client or a Server keeps between uses, default 64 MiB
+
 	Stall time.Duration // chunks are on their way and none arrives for so long: the bulk connection is replaced, default 15 s
 }
 
 const (
 	dialTimeout = time.Second      // bounds one attempt to connect
 	pairTimeout = 10 * time.Second // bounds a PairFunc
-	poolBytes   = 64 << 20         // of scratch memory that a Client or a Server keeps
 	maxStripes  = 16
 
 	// startChunk is smaller than that of p2p.ChunkPolicy: a pull waits for the window of a push, and chunks of 4 MiB
@@ -52,6 +53,7 @@ func (l *Limits) setDefaults() error {
 	def(&l.MaxBody, "max body", 256<<20, 1<<40)
 	def(&l.MaxRequests, "max requests", 256, math.MaxUint16)
 	def(&l.MaxHalfOpen, "max half open", 64, 1<<20)
+	def(&l.Scratch, "scratch", 64<<20, 1<<40)
 	if l.Stall == 0 {
 		l.Stall = 15 * time.Second
 	}
@@ -84,7 +86,7 @@ func (o *options) policy() p2p.Policy {
 // setDefaults fills in what is zero and returns every fault.
 func (o *options) setDefaults() error {
 	faults := []error{o.Limits.setDefaults()}
-	o.pool = p2p.NewPool(poolBytes)
+	o.pool = p2p.NewPool(o.Scratch)
 	if o.pair == nil {
 		faults = append(faults, errors.New("pair is nil: give the backend's function"))
 	}
