@@ -22,7 +22,8 @@ type credentials struct {
 // readCredentials reads a certificate, its key and the CA, and checks that they fit together.
 func readCredentials(cert, key, ca string) (*credentials, error) {
 	if cert == "" || key == "" || ca == "" {
-		return nil, errors.New("read certificates: the certificate, its key and the CA are needed, all three (--tls-cert, --tls-key, --tls-ca): make them with ps-server certs")
+		return nil, errors.New("read certificates: all three are needed, the certificate, its key and the CA " +
+			"(--tls-cert, --tls-key, --tls-ca): make them with ps-server certs")
 	}
 	own := &rotating{cert: cert, key: key}
 	pair, err := own.load()
@@ -70,7 +71,8 @@ func (c *credentials) explain(err error) error {
 		return fmt.Errorf("it does not speak TLS (%w): start it with --tls-cert, --tls-key and --tls-ca, or leave them out here", header)
 	}
 	if unknown, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
-		return fmt.Errorf("the certificate of %s is not of the CA in %s (%w): one CA makes all certificates of a cluster, with ps-server certs", subject(unknown.Cert), c.caPEM, err)
+		return fmt.Errorf("the certificate of %s is not of the CA in %s (%w): one CA makes all certificates of a cluster, with ps-server certs",
+			subject(unknown.Cert), c.caPEM, err)
 	}
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok {
 		valid := ""
@@ -80,10 +82,12 @@ func (c *credentials) explain(err error) error {
 		return fmt.Errorf("the certificate of %s%s is not valid (%w): look at the clocks, or make a new one with ps-server certs", subject(invalid.Cert), valid, err)
 	}
 	if host, ok := errors.AsType[x509.HostnameError](err); ok {
-		return fmt.Errorf("the certificate of %s is not for %s but for %s: make one with ps-server certs --hosts %s, or dial another address", subject(host.Certificate), host.Host, hosts(host.Certificate), host.Host)
+		return fmt.Errorf("the certificate of %s is not for %s but for %s: make one with ps-server certs --hosts %s, or dial another address",
+			subject(host.Certificate), host.Host, hosts(host.Certificate), host.Host)
 	}
 	if alert, ok := errors.AsType[*net.OpError](err); ok && alert.Op == "remote error" {
-		return fmt.Errorf("it refuses our certificate %s (%w): it wants one of its own CA, good now and for the address that was dialled, made with ps-server certs", c.own.cert, alert)
+		return fmt.Errorf("it refuses our certificate %s (%w): it wants one of its own CA, good now and for the address that was dialled, "+
+			"made with ps-server certs", c.own.cert, alert)
 	}
 	return err
 }

@@ -33,7 +33,8 @@ func readToken(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read token: %s has mode %04o, others can read it: chmod 600 %s", path, mode, path)
 	}
 	if b = bytes.TrimSpace(b); len(b) < minToken || len(b) > maxToken {
-		return nil, fmt.Errorf("read token: %s holds %d bytes, want %d to %d: make one with head -c 32 /dev/urandom | base64 > %s", path, len(b), minToken, maxToken, path)
+		return nil, fmt.Errorf("read token: %s holds %d bytes, want %d to %d: make one with head -c 32 /dev/urandom | base64 > %s",
+			path, len(b), minToken, maxToken, path)
 	}
 	return b, nil
 }

@@ -10,13 +10,18 @@ import (
 
 // BulkFlags say what carries weights and gradients.
 func BulkFlags() []cli.Flag {
-	return append(TransportFlags(), &cli.StringFlag{Name: "device", Value: "none", Usage: "`NUMBER` of the NPU that this process owns, for hccl", EnvVars: Env("device")})
+	return append(TransportFlags(), &cli.StringFlag{
+		Name: "device", Value: "none", Usage: "`NUMBER` of the NPU that this process owns, for hccl", EnvVars: Env("device"),
+	})
 }
 
 // TransportFlags are those of BulkFlags that are the same for all processes.
 func TransportFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "transport", Value: string(backend.Auto), Usage: strings.Join(backend.Transports(), ", ") + ": what carries bulk where both ends take it, else tcp does; auto is shm within a host", EnvVars: Env("transport")},
+		&cli.StringFlag{
+			Name: "transport", Value: string(backend.Auto), EnvVars: Env("transport"),
+			Usage: strings.Join(backend.Transports(), ", ") + ": what carries bulk where both ends take it, else tcp does; auto is shm within a host",
+		},
 		&cli.BoolFlag{Name: "no-fallback", Usage: "fail where --transport cannot be had, instead of going by tcp", EnvVars: Env("no-fallback")},
 	}
 }

@@ -118,8 +118,8 @@ func sayDefault(f cli.Flag) {
 }
 
 func unknownSubcommand(c *cli.Context) error {
-	given := c.Args().First()
-	return Usage("%s: unknown command %q%s: want one of %s", c.Command.Name, given, nearest(given, names(c.Command.Subcommands)), strings.Join(names(c.Command.Subcommands), ", "))
+	given, valid := c.Args().First(), names(c.Command.Subcommands)
+	return Usage("%s: unknown command %q: want one of %s%s", c.Command.Name, given, strings.Join(valid, ", "), nearest(given, valid))
 }
 
 func names(cmds []*cli.Command) []string {
@@ -164,7 +164,7 @@ func OneOf(flag, value string, valid ...string) error {
 	if slices.Contains(valid, value) {
 		return nil
 	}
-	return Usage("unknown %s %q%s Valid: %s", flag, value, nearest(value, valid), strings.Join(valid, ", "))
+	return Usage("unknown %s %q: want one of %s%s", flag, value, strings.Join(valid, ", "), nearest(value, valid))
 }
 
 // Sorted lists names for an error.
