@@ -105,7 +105,12 @@ func (p *push) add(g Gradient, cut *cut) error {
 	return nil
 }
 
-// run sends all parts to all shards in parallel.
+// under is how many parts a shard are under way: while some are applied and logged, others are on the wire. More would only
+// push each other out of the servers' caches.
+const under = 4
+
+// run sends the parts, one after another to all shards. Every worker of a job has the same order, so that the parts which a step
+// waits for are under way.
 func (p *push) run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // a step that nobody waits for is not begun
@@ -116,8 +121,9 @@ func (p *push) run(ctx context.Context) error {
 	shards := len(p.c.session.shards)
 	parts := len(p.bodies) / shards
 	eg, ectx := errgroup.WithContext(ctx)
-	for s := range shards {
-		for part := range parts {
+	eg.SetLimit(under * shards)
+	for part := range parts {
+		for s := range shards {
 			eg.Go(func() error { return p.send(ectx, s, part, parts) })
 		}
 	}
