@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"hcclps/p2p"
 	"hcclps/p2p/hccl"
-	"hcclps/p2p/inproc"
 	"hcclps/p2p/link"
 	"hcclps/p2p/shm"
 	"hcclps/p2p/tcp"
@@ -35,7 +35,8 @@ func eachRoad(t *testing.T, test func(t *testing.T, r *road), without ...string)
 		t.Run(transport, func(t *testing.T) {
 			r := &road{site: site{Transport: transport, Dir: dir, ID: "road"}}
 			if transport == "inproc" {
-				r.network = inproc.NewNetwork()
+				r.meeting = newMeeting()
+				r.network = r.meeting
 			} else {
 				var err error
 				if r.network, err = r.sockets(); err != nil {
@@ -48,6 +49,28 @@ func eachRoad(t *testing.T, test func(t *testing.T, r *road), without ...string)
 			test(t, r)
 		})
 	}
+}
+
+// open makes a world of two running ranks that ends with the test.
+func (r *road) open(t *testing.T, n int) []p2p.Comm {
+	t.Helper()
+	if n != 2 {
+		t.Skip("a pair has two ranks")
+	}
+	comms, err := r.pair(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	for _, c := range comms {
+		all.Go(func() { _ = c.Run(ctx) })
+	}
+	t.Cleanup(func() {
+		cancel()
+		all.Wait()
+	})
+	return []p2p.Comm{comms[0], comms[1]}
 }
 
 // runDevices runs both devices until the test ends.
@@ -113,6 +136,8 @@ func (r *road) pair(ctx context.Context) ([2]link.Comm, error) {
 // comm makes one end over a connection.
 func (s site) comm(ctx context.Context, device *hccl.Device, conn net.Conn, rank int) (link.Comm, error) {
 	switch s.Transport {
+	case "inproc":
+		return s.meeting.pair(ctx, []net.Conn{conn}, rank)
 	case "shm":
 		return shm.Negotiate(ctx, conn, rank, shm.Config{})
 	case "hccl":

@@ -32,7 +32,7 @@ type site struct {
 	Peer      string // address of the other station
 	Role      string // "": a station; else one end of a pair that is killed, see killed_test.go
 
-	network *meeting // of inproc
+	meeting *meeting // of inproc
 }
 
 // station is one of two processes that call each other.
@@ -53,7 +53,7 @@ func newStation(ctx context.Context, s site, l *load) (*station, error) {
 	var upgrade link.UpgradeFunc
 	var err error
 	if s.Transport == "inproc" {
-		st.net.Network, pair = s.network, s.network.pair
+		st.net.Network, pair = s.meeting, s.meeting.pair
 	} else {
 		if st.net.Network, err = s.sockets(); err != nil {
 			return nil, err
@@ -222,10 +222,10 @@ func (c *metComm) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
 	_, err := c.conns[0].Read(make([]byte, 1))
-	_ = c.Close()
 	if errors.Is(err, io.EOF) {
-		return p2p.ErrPeer
+		return p2p.ErrPeer // it has closed the other end, of which all that is pending here dies
 	}
+	_ = c.Close()
 	return nil
 }
 

@@ -103,8 +103,8 @@ func newSoak(ctx context.Context, t *testing.T, transport, dir string, number in
 	mine := site{Transport: transport, Dir: dir, ID: "stays", Device: "0"}
 	s.other = site{Transport: transport, Dir: dir, ID: "dies", Device: "1"}
 	if transport == "inproc" {
-		mine.network = newMeeting()
-		s.other.network = mine.network
+		mine.meeting = newMeeting()
+		s.other.meeting = mine.meeting
 	}
 	l := &load{fault: func(err error) { t.Errorf("%s: %v", transport, err) }}
 	var err error
