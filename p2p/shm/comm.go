@@ -25,9 +25,9 @@ type Comm struct {
 	mu        sync.Mutex // held for bookkeeping only
 	cause     error      // why the Comm is dead; nothing is posted after it is set
 	started   bool
-	sends     queue  // posted, and not yet seen by the engine
-	recvs     queue  // the same
-	allocated uint64 // bytes of the arena
+	sends     queue[transfer] // posted, and not yet seen by the engine
+	recvs     queue[transfer] // the same
+	allocated uint64          // bytes of the arena
 }
 
 func newComm(conn net.Conn, rank int, mem *memory, file int, logger *slog.Logger) *Comm {
@@ -51,7 +51,7 @@ func (c *Comm) Isend(peer int, b p2p.Buffer) *p2p.Request {
 	if b.IsDevice() {
 		return p2p.Failed(errDevice)
 	}
-	return c.post(peer, &c.sends, transfer{buf: b.Host(), n: b.Len()})
+	return c.post(peer, true, transfer{buf: b.Host(), n: b.Len()})
 }
 
 // Irecv implements p2p.Comm.
@@ -59,39 +59,56 @@ func (c *Comm) Irecv(peer int, b p2p.Buffer) *p2p.Request {
 	if b.IsDevice() {
 		return p2p.Failed(errDevice)
 	}
-	return c.post(peer, &c.recvs, transfer{buf: b.Host(), n: b.Len()})
+	return c.post(peer, false, transfer{buf: b.Host(), n: b.Len()})
 }
 
 // IsendFunc implements p2p.Piecewise.
 func (c *Comm) IsendFunc(peer, n int, fill func(piece []byte) error) *p2p.Request {
-	return c.post(peer, &c.sends, transfer{n: n, piece: fill})
+	return c.post(peer, true, transfer{n: n, piece: fill})
 }
 
 // IrecvFunc implements p2p.Piecewise.
 func (c *Comm) IrecvFunc(peer, n int, take func(piece []byte) error) *p2p.Request {
-	return c.post(peer, &c.recvs, transfer{n: n, piece: take})
+	return c.post(peer, false, transfer{n: n, piece: take})
 }
 
 // errDevice says what a transfer of device memory met. The Comm lives on.
 var errDevice = errors.New("shm: device memory is for the hccl backend only")
 
-func (c *Comm) post(peer int, q *queue, t transfer) *p2p.Request {
-	if err := p2p.CheckPeer(c, peer); err != nil {
-		return p2p.Failed(err)
+func (c *Comm) post(peer int, send bool, t transfer) *p2p.Request {
+	if peer != 1-c.rank {
+		return p2p.Failed(p2p.CheckPeer(c, peer))
 	}
 	var req *p2p.Request
 	req, t.done = p2p.NewDriven(c)
+	e := &c.engine
+	if e.TryLock() {
+		if e.dead == nil && !e.news.Load() { // nothing was posted before that the engine has not seen
+			if send {
+				e.out.queue.push(t)
+			} else {
+				e.in.queue.push(t)
+			}
+			c.try(send)
+			return req
+		}
+		e.Unlock()
+	}
 	c.mu.Lock()
 	cause := c.cause
 	if cause == nil {
-		q.push(t)
-		c.engine.news.Store(true)
+		if send {
+			c.sends.push(t)
+		} else {
+			c.recvs.push(t)
+		}
+		e.news.Store(true)
 	}
 	c.mu.Unlock()
+	c.work(true)
 	if cause != nil {
 		return p2p.Failed(p2p.Dead(c.rank, cause))
 	}
-	c.work(true)
 	return req
 }
 

@@ -101,9 +101,8 @@ func (c *Comm) bury(cause error) {
 	_, _ = e.out.settle() // what the peer has taken by now was sent well
 	e.mem.words[c.rank].state.Store(stateOf(cause))
 	e.peer.ring()
-	e.out.written.fail(cause)
-	e.out.queue.fail(cause)
-	e.in.queue.fail(cause)
+	e.out.fail(cause)
+	fail(&e.in.queue, cause)
 	e.dead = cause
 	c.stirRun()
 }
@@ -118,6 +117,27 @@ func (c *Comm) work(posting bool) {
 		if !c.leave(posting) {
 			return
 		}
+	}
+}
+
+// try is work for one who has just posted with the engine in hand: in the direction of what he posted, and no more.
+func (c *Comm) try(send bool) {
+	e := &c.engine
+	moved, err := true, error(nil)
+	for n := 0; moved && err == nil && n < workSteps; n++ {
+		if send {
+			moved, err = e.out.step(false)
+			moved = moved && e.out.queue.len() > 0
+		} else {
+			moved, err = e.in.step(false)
+			moved = moved && e.in.queue.len() > 0
+		}
+	}
+	if err != nil {
+		c.die(err)
+	}
+	if c.leave(true) {
+		c.work(true)
 	}
 }
 

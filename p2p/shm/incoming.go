@@ -16,7 +16,7 @@ type incoming struct {
 	state *atomic.Uint32 // the peer's
 	peer  *ringer
 
-	queue  queue // posted; the front may be filled in part
+	queue  queue[transfer] // posted; the front may be filled in part
 	pos    uint64
 	seen   uint64 // of head
 	number uint32
@@ -150,9 +150,10 @@ const placePiece = 1 << 20
 // took completes the front.
 func (in *incoming) took() {
 	in.active = false
-	t := in.queue.pop()
+	done := in.queue.front().done
+	in.queue.drop()
 	in.publish()
-	t.done.Complete(nil)
+	done.Complete(nil)
 }
 
 func (in *incoming) publish() {

@@ -22,11 +22,11 @@ type outgoing struct {
 	tail  *atomic.Uint64 // the peer's
 	peer  *ringer
 
-	queue   queue  // not yet written to the end; the front may be in part
-	written queue  // not yet taken
-	pos     uint64 // written
-	shown   uint64 // of that, what the peer may read
-	taken   uint64 // of that, what the peer has taken
+	queue   queue[transfer] // not yet written to the end; the front may be in part
+	written queue[leaving]  // not yet taken
+	pos     uint64          // written
+	shown   uint64          // of that, what the peer may read
+	taken   uint64          // of that, what the peer has taken
 	number  uint32
 	active  bool // the front's header is written
 }
@@ -60,6 +60,14 @@ func (o *outgoing) step(call bool) (moved bool, err error) {
 	return n > 0 || moved, err
 }
 
+// fail ends all that is pending with err.
+func (o *outgoing) fail(err error) {
+	for ; o.written.len() > 0; o.written.drop() {
+		o.written.front().done.Complete(err)
+	}
+	fail(&o.queue, err)
+}
+
 // settle completes what the peer has taken.
 func (o *outgoing) settle() (moved bool, err error) {
 	tail := o.tail.Load()
@@ -71,8 +79,9 @@ func (o *outgoing) settle() (moved bool, err error) {
 	}
 	o.taken = tail
 	for o.written.len() > 0 && o.written.front().end <= tail {
-		t := o.written.pop()
-		t.done.Complete(nil)
+		done := o.written.front().done
+		o.written.drop()
+		done.Complete(nil)
 	}
 	return true, nil
 }
@@ -157,9 +166,8 @@ func (o *outgoing) write(t *transfer) (int, error) {
 
 // sent moves the front to those that wait for the peer to take them.
 func (o *outgoing) sent() {
-	t := o.queue.pop()
-	t.end, t.buf, t.piece = o.pos, nil, nil
-	o.written.push(t)
+	o.written.push(leaving{o.pos, o.queue.front().done})
+	o.queue.drop()
 }
 
 func (o *outgoing) publish() {

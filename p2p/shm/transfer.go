@@ -7,7 +7,6 @@ type transfer struct {
 	buf   []byte // what is left of it
 	n     int
 	piece func([]byte) error
-	end   uint64 // of a send: where the message ends in the stream of its ring
 	done  p2p.Completion
 }
 
@@ -18,18 +17,24 @@ func (t *transfer) next(n int) []byte {
 	return b
 }
 
+// leaving is a send that is in the ring to its end.
+type leaving struct {
+	end  uint64 // where it ends in the stream of its ring
+	done p2p.Completion
+}
+
 // queue is a first-in, first-out list that reuses its memory.
-type queue struct {
-	items []transfer
+type queue[T any] struct {
+	items []T
 	head  int
 }
 
-func (q *queue) len() int { return len(q.items) - q.head }
+func (q *queue[T]) len() int { return len(q.items) - q.head }
 
 // front is the oldest; it may be changed in place.
-func (q *queue) front() *transfer { return &q.items[q.head] }
+func (q *queue[T]) front() *T { return &q.items[q.head] }
 
-func (q *queue) push(t transfer) {
+func (q *queue[T]) push(t T) {
 	if q.head > 0 && len(q.items) == cap(q.items) {
 		n := copy(q.items, q.items[q.head:])
 		clear(q.items[n:])
@@ -38,25 +43,27 @@ func (q *queue) push(t transfer) {
 	q.items = append(q.items, t)
 }
 
-func (q *queue) pop() transfer {
-	t := q.items[q.head]
-	q.items[q.head] = transfer{}
+// drop removes the oldest.
+func (q *queue[T]) drop() {
+	var none T
+	q.items[q.head] = none
 	if q.head++; q.head == len(q.items) {
 		q.items, q.head = q.items[:0], 0
 	}
-	return t
 }
 
 // take moves all of from to the end of q.
-func (q *queue) take(from *queue) {
-	for from.len() > 0 {
-		q.push(from.pop())
+func (q *queue[T]) take(from *queue[T]) {
+	for ; from.len() > 0; from.drop() {
+		q.push(*from.front())
 	}
 }
 
-// fail ends all with err.
-func (q *queue) fail(err error) {
+// fail ends all of q with err.
+func fail(q *queue[transfer], err error) {
 	for q.len() > 0 {
-		q.pop().done.Complete(err)
+		done := q.front().done
+		q.drop()
+		done.Complete(err)
 	}
 }
