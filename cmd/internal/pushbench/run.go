@@ -36,6 +36,7 @@ type Result struct {
 	Micros float64 `json:"us"`     // of one operation
 	Algbw  float64 `json:"algbw"`  // GB/s
 	Busbw  float64 `json:"busbw"`  // GB/s over the wire: the same, each byte crosses once
+	Best   float64 `json:"best"`   // GB/s of the best round
 	Parts  int     `json:"parts"`  // of a push, a shard
 	Number int     `json:"number"` // operations a round
 	Spread float64 `json:"spread"` // GB/s of the best round over that of the worst
@@ -136,10 +137,10 @@ func (s Spec) rounds(ctx context.Context, t *tensor) (push, pull Result, err err
 func result(op, redop string, count, number int, rounds []time.Duration, wrong int) Result {
 	slices.Sort(rounds)
 	one := rounds[len(rounds)/2].Seconds() / float64(number)
-	rate := float64(4*count) / 1e9 / one
+	gb := float64(4*count) / 1e9
 	return Result{
-		Op: op, Size: 4 * count, Count: count, Type: "float32", Redop: redop, Micros: one * 1e6, Algbw: rate, Busbw: rate, Number: number,
-		Spread: rounds[len(rounds)-1].Seconds() / rounds[0].Seconds(), Wrong: wrong,
+		Op: op, Size: 4 * count, Count: count, Type: "float32", Redop: redop, Micros: one * 1e6, Algbw: gb / one, Busbw: gb / one, Number: number,
+		Best: gb * float64(number) / rounds[0].Seconds(), Spread: rounds[len(rounds)-1].Seconds() / rounds[0].Seconds(), Wrong: wrong,
 	}
 }
 
