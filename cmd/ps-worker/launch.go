@@ -19,6 +19,7 @@ import (
 
 	"hcclps/cmd/internal/program"
 	"hcclps/p2p/backend"
+	"hcclps/p2p/hccl/acl"
 	"hcclps/ps"
 	"hcclps/ps/layout"
 )
@@ -299,11 +300,13 @@ func (l *launcher) server(i int) process {
 	return process{name: name, path: l.serverBin, args: args, env: append(foreign(os.Environ()), l.transportEnv(l.devices.servers, i)...), socket: socket}
 }
 
-// foreign is an environment without what would speak to our own programs: launch
-// says it all itself.
+// foreign is an environment without what would speak to our own programs, but of
+// the machine: launch says it all itself.
 func foreign(env []string) []string {
 	return slices.DeleteFunc(env, func(e string) bool {
-		return strings.HasPrefix(e, "HCCLPS_") && !strings.HasPrefix(e, "HCCLPS_CANN_LIB=") || strings.HasPrefix(e, "RANK=") || strings.HasPrefix(e, "WORLD_SIZE=")
+		name, _, _ := strings.Cut(e, "=")
+		machine := name == acl.EnvLib || name == "HCCLPS_NOSIMD"
+		return strings.HasPrefix(name, "HCCLPS_") && !machine || name == "RANK" || name == "WORLD_SIZE"
 	})
 }
 

@@ -92,7 +92,7 @@ func run(c *cli.Context, server bool) error {
 func options(c *cli.Context, server bool) (Options, error) {
 	o := Options{
 		Servers: c.StringSlice("servers"), Cluster: c.String("cluster"), Transport: c.String("transport"), Device: c.String("device"),
-		Patience: c.Duration("timeout"), Variables: ownVariables(c.App),
+		Patience: c.Duration("timeout"), Variables: append(FlagVariables(c.App), Variables()...),
 	}
 	o.Certificate, o.Key, o.Authority, o.Token = fileFlag(c, "tls-cert"), fileFlag(c, "tls-key"), fileFlag(c, "tls-ca"), fileFlag(c, "token-file")
 	if err := errors.Join(program.CheckNetwork(c), program.NoArguments(c), program.OneOf("--transport", o.Transport, backend.Transports()...)); err != nil {
@@ -127,25 +127,6 @@ func fileFlag(c *cli.Context, flag string) string {
 		return abs
 	}
 	return name
-}
-
-// ownVariables are the environment twins of all flags of a program, and what is read without one of its flags.
-func ownVariables(app *cli.App) []string {
-	out := otherVariables()
-	var walk func(cmds []*cli.Command)
-	walk = func(cmds []*cli.Command) {
-		for _, cmd := range cmds {
-			for _, f := range cmd.Flags {
-				if d, ok := f.(cli.DocGenerationFlag); ok {
-					out = append(out, d.GetEnvVars()...)
-				}
-			}
-			walk(cmd.Subcommands)
-		}
-	}
-	walk(app.Commands)
-	slices.Sort(out)
-	return slices.Compact(out)
 }
 
 // examineHere examines this machine.

@@ -91,18 +91,3 @@ func (p *patient) together() []Finding {
 	}
 	return out
 }
-
-// checkOwnVariables finds mistyped variables of this project.
-func checkOwnVariables(_ context.Context, p *patient) []Finding {
-	var out []Finding
-	for _, name := range slices.Sorted(maps.Keys(p.vars)) {
-		if strings.HasPrefix(name, "HCCLPS_") && !slices.Contains(p.Variables, name) {
-			f := found(Warn, name+" is read by neither program: it has no effect", "")
-			if n := optim.Nearest(name, p.Variables); n != "" {
-				f.Do = "the nearest name that is read: " + n
-			}
-			out = append(out, f)
-		}
-	}
-	return out
-}

@@ -1,7 +1,5 @@
 package doctor
 
-import "hcclps/p2p/hccl/acl"
-
 // variable is one that HCCL reads. Its check says what is wrong with a value, "" for nothing.
 type variable struct {
 	name  string
@@ -93,15 +91,5 @@ func mistaken() map[string]string {
 		"HCCL_DETERMINISTIC_ENABLE": "set HCCL_DETERMINISTIC: false, true or strict",
 		"HCCL_PROFILING":            "use msprof, or --profile of this project",
 		"HCCL_INTRA_HCCS_ENABLE":    road,
-	}
-}
-
-// otherVariables are the variables of this project that are no twin of a flag of the running program: of flags of the other one, or of none.
-func otherVariables() []string {
-	return []string{
-		acl.EnvLib, "HCCLPS_CONFIG", "HCCLPS_DATA", "HCCLPS_REPORT_DIR", "HCCLPS_TOKEN_FILE",
-		"HCCLPS_ADVERTISE", "HCCLPS_ALLOW_SAME_HOST", "HCCLPS_CLUSTER", "HCCLPS_DIR", "HCCLPS_DURABILITY", "HCCLPS_INSECURE", "HCCLPS_JOB",
-		"HCCLPS_LISTEN", "HCCLPS_LOG_BUDGET", "HCCLPS_LOG_DIR", "HCCLPS_LOG_FORMAT", "HCCLPS_LOG_LEVEL", "HCCLPS_MEMORY", "HCCLPS_NAME",
-		"HCCLPS_PEER_HEARTBEAT", "HCCLPS_PEER_SUSPECT", "HCCLPS_REPLICAS", "HCCLPS_SERVERS", "HCCLPS_SHARDS", "HCCLPS_WORKER",
 	}
 }
