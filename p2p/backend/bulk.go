@@ -162,7 +162,7 @@ func (b *Bulk) upgrade(ctx context.Context, conn net.Conn, rank int) (link.Comm,
 	}
 	comm, err := b.device.Pair(ctx, conn, rank)
 	switch {
-	case errors.Is(err, hccl.ErrChip), err != nil && acl.ActionOf(err) == acl.Leave:
+	case errors.Is(err, hccl.ErrChip), errors.Is(err, hccl.ErrStopped), err != nil && acl.ActionOf(err) == acl.Leave:
 		return nil, fmt.Errorf("%w: %w", link.ErrNoUpgrade, err)
 	case err != nil:
 		return nil, err
