@@ -71,6 +71,19 @@ func (d *dispute) settle(err error, all bool) error {
 	return nil
 }
 
+// apart refuses a list of servers on fewer hosts than a group has replicas,
+// before anybody waits for them.
+func (c Config) apart() error {
+	hosts := map[string]bool{}
+	for _, addr := range c.Peers {
+		hosts[host(addr)] = true
+	}
+	if c.AllowSameHost || len(hosts) >= c.Replicas {
+		return nil
+	}
+	return fmt.Errorf("servers %s: %d replicas of a group would share a host and die together: add servers on other hosts, or allow it (AllowSameHost, --allow-same-host)", strings.Join(c.Peers, ","), c.Replicas)
+}
+
 // found lays the cluster out.
 func (s *Server) found(seen map[string]who) (formation, error) {
 	cfg := layout.Config{Cluster: s.cfg.Cluster, Replicas: s.cfg.Replicas, Shards: s.cfg.Shards}

@@ -59,6 +59,9 @@ func (s *Server) form(ctx context.Context) error {
 	if _, ok := s.formed(); ok {
 		return nil
 	}
+	if err := s.cfg.apart(); err != nil {
+		return err
+	}
 	deadline := time.Now().Add(s.cfg.FormTimeout)
 	tick := time.NewTicker(formPause)
 	defer tick.Stop()

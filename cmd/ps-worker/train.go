@@ -152,6 +152,10 @@ func (j *job) print(r report) error {
 	if err := r.leave(); err != nil {
 		return err
 	}
+	if j.cfg.Rank != 0 && !j.c.Bool("json") {
+		_, err := fmt.Fprintf(j.c.App.Writer, "%s: %d rows in %d steps; rank 0 prints the report\n", r.Worker, r.Rows, r.Steps)
+		return err
+	}
 	if j.cfg.Rank != 0 {
 		return nil
 	}

@@ -83,6 +83,7 @@ func meet(t *testing.T, dialler, acceptor Network, listen string) (dialled, acce
 	if err == nil {
 		err = say(conn, "ping", "pong", true)
 	}
+	_ = l.Close() // or the acceptor waits for one who never comes
 	return err, <-ended
 }
 

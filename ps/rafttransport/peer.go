@@ -123,7 +123,7 @@ func (l *lane) live(ctx context.Context, d *dialling) {
 		l.other.reset(fmt.Errorf("the control connection failed: %w", c.cause()))
 	}
 	if !errors.Is(c.cause(), ErrClosed) {
-		l.mux.log.Info("lost connection to server", "server", string(l.id), "purpose", l.purpose.String(), "err", c.cause())
+		l.mux.log.Info("lost connection to server", "peer", string(l.id), "purpose", l.purpose.String(), "err", c.cause())
 	}
 }
 

@@ -37,6 +37,9 @@ func checkSecurity(_ context.Context, p *patient) []Finding {
 	if p.Listen != "" && !loopback(p.Listen) && !p.Insecure && p.Certificate == "" && p.Token == "" {
 		out = append(out, found(Fail, "a server at "+p.Listen+" is reached from other hosts, with neither TLS nor a token: it refuses to start", "ps-server certs makes certificates (--tls-cert, --tls-key, --tls-ca); or --token-file, or --insecure on a trusted network"))
 	}
+	if out == nil && p.Token != "" {
+		return []Finding{good("%s, a token, is readable by its owner only", p.Token)}
+	}
 	if out == nil {
 		return []Finding{good("no certificate and no token is given: for loopback and Unix sockets")}
 	}
