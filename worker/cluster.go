@@ -58,6 +58,7 @@ func (e *RefusedError) Is(target error) bool {
 type cluster struct {
 	link     *link.Client
 	seeds    []string
+	job      string
 	deadline time.Duration
 	log      *slog.Logger
 	layout   layout.Layout // immutable after discover
@@ -71,7 +72,7 @@ type cluster struct {
 
 func newCluster(lc *link.Client, cfg Config) *cluster {
 	return &cluster{
-		link: lc, seeds: cfg.Servers, deadline: cfg.Deadline, log: cfg.Logger,
+		link: lc, seeds: cfg.Servers, job: cfg.Job, deadline: cfg.Deadline, log: cfg.Logger,
 		leaders: map[uint32]string{},
 	}
 }
@@ -167,6 +168,9 @@ func (c *cluster) do(ctx context.Context, r request) (wire.Answer, []byte, error
 	})
 	if err != nil {
 		c.forget(r.group)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = c.explain(ctx, r.group, err)
+		}
 		return answer, nil, err
 	}
 	c.answered(r.group, addr, answer)

@@ -1,7 +1,11 @@
 package worker
 
 import (
+	"context"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -56,4 +60,37 @@ func (c *Client) Waiting() []wire.Wait {
 		w.mu.Unlock()
 	}
 	return out
+}
+
+// explainTime bounds the question after a deadline.
+const explainTime = time.Second
+
+// explain adds to the error of a deadline whom the group waits for, as far as
+// one of its replicas still answers.
+func (c *cluster) explain(ctx context.Context, group uint32, err error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), explainTime)
+	defer cancel()
+	for _, addr := range c.layout.Addrs(group) {
+		st, asked := ServerStatus(ctx, c.link, addr, true)
+		if asked != nil {
+			continue // the deadline's own error says what is wrong with it
+		}
+		missing := map[string]bool{}
+		for _, g := range st.Groups {
+			for _, j := range g.Jobs {
+				if g.Group != group || j.Job != c.job {
+					continue
+				}
+				for _, w := range j.Waiting {
+					for _, who := range w.For {
+						missing[who] = true
+					}
+				}
+			}
+		}
+		if len(missing) > 0 {
+			return fmt.Errorf("%w; %s at %s waits for %s", err, groupName(group), addr, strings.Join(slices.Sorted(maps.Keys(missing)), ", "))
+		}
+	}
+	return err
 }
