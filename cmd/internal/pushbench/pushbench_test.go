@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -33,6 +34,45 @@ func serving(t testing.TB, transport backend.Transport) worker.Config {
 		}
 	})
 	return worker.Config{Servers: []string{addr}, Job: "job", Sum: true, Bulk: bulk}
+}
+
+func TestEachSizeIsPushedAndPulled(t *testing.T) {
+	spec := Spec{Worker: serving(t, backend.SHM), Sizes: []int{4, 100004}, Time: 20 * time.Millisecond, Rounds: 3, Parts: 2}
+	var got []string
+	if err := Run(t.Context(), spec, func(r Result) error {
+		got = append(got, fmt.Sprint(r.Op, r.Size))
+		if r.Wrong != 0 || r.Number < 1 || r.Algbw <= 0 || r.Best < r.Algbw || r.Spread < 1 || r.Parts != 2 {
+			t.Errorf("%+v", r)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"push4", "pull4", "push100004", "pull100004"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestAPushTooFewIsSeenInEachWeight(t *testing.T) {
+	client, err := worker.Connect(t.Context(), serving(t, backend.TCP))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Abandon()
+	x, err := newTensor(t.Context(), client, 5000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := repeat(t.Context(), x.push, 3); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := x.wrong(t.Context()); n != 0 || err != nil {
+		t.Errorf("%d weights are wrong, %v", n, err)
+	}
+	x.pushed++
+	if n, err := x.wrong(t.Context()); n != 5000 || err != nil {
+		t.Errorf("%d weights are wrong, want all 5000: %v", n, err)
+	}
 }
 
 // cpuTime is the time that all threads of this process have run.
