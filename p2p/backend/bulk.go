@@ -25,6 +25,11 @@ type Config struct {
 	NoFallback bool         // a pair that cannot have Transport fails, instead of going by TCP
 	Device     string       // logical number of the NPU that this process owns; "" or "none": it owns none
 	Logger     *slog.Logger // nil: discard
+
+	// Of the device, see [hccl.Config]; 0 is the default.
+	Pairs        int
+	BufferMiB    int
+	SingleThread bool
 }
 
 // Validate reports every fault of a configuration; whether there is such a device is found out by NewBulk.
@@ -36,6 +41,9 @@ func (c Config) Validate() error {
 	device, err := c.device()
 	if err != nil {
 		errs = append(errs, err)
+	}
+	if c.Pairs < 0 || c.BufferMiB < 0 {
+		errs = append(errs, fmt.Errorf("%d pairs of a device with buffers of %d MiB: want no negative number", c.Pairs, c.BufferMiB))
 	}
 	if c.Transport == HCCL && err == nil && device == noDevice {
 		errs = append(errs, errors.New("transport hccl needs a device of this process: name it (--device N)"))
@@ -81,7 +89,9 @@ func NewBulk(cfg Config) (*Bulk, error) {
 	}
 	lib, err := acl.Load("")
 	if err == nil {
-		b.device, err = hccl.Open(hccl.Config{Lib: lib, Device: device, Logger: cfg.Logger})
+		b.device, err = hccl.Open(hccl.Config{
+			Lib: lib, Device: device, MaxPairs: cfg.Pairs, BufferMiB: cfg.BufferMiB, SingleThread: cfg.SingleThread, Logger: cfg.Logger,
+		})
 	}
 	switch {
 	case err != nil && (cfg.NoFallback || cfg.Transport == Auto): // auto with a device that is not there is a mistake

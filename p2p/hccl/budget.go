@@ -32,11 +32,11 @@ func (d *Device) reserve(ctx context.Context) error {
 	defer d.mu.Unlock()
 	cost := d.pairCost()
 	if d.pairs >= d.cfg.MaxPairs {
-		return fmt.Errorf("add pair %d of %d MiB to the %d MiB that %d pairs of device %d may take: raise MaxPairs or lower BufferMiB: %w",
+		return fmt.Errorf("add pair %d of %d MiB to the %d MiB that %d pairs of device %d may take: allow more (MaxPairs, --hccl-pairs) or make them smaller (BufferMiB, --hccl-buffer): %w",
 			d.pairs+1, cost/mib, cost*int64(d.cfg.MaxPairs)/mib, d.cfg.MaxPairs, d.cfg.Device, ErrBudget)
 	}
 	if free < cost {
-		return fmt.Errorf("add pair %d of %d MiB: device %d has %d MiB free of %d: lower BufferMiB: %w",
+		return fmt.Errorf("add pair %d of %d MiB: device %d has %d MiB free of %d: make them smaller (BufferMiB, --hccl-buffer): %w",
 			d.pairs+1, cost/mib, d.cfg.Device, free/mib, total/mib, ErrBudget)
 	}
 	d.pairs++
