@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -33,18 +32,25 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	code := m.Run()
-	if lib, err := simulator(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(lib))
+	if simDir != "" {
+		_ = os.RemoveAll(simDir)
 	}
 	os.Exit(code)
 }
 
-// simulator builds the simulator of CANN once: a process must not load two.
+// simDir is where this process has built the simulator, "" if it has not.
+var simDir string
+
+// simulator is the library that was given, or else the simulator of CANN, built once: a process must not load two.
 var simulator = sync.OnceValues(func() (string, error) {
+	if given := os.Getenv(acl.EnvLib); given != "" {
+		return given, nil
+	}
 	dir, err := os.MkdirTemp("", "backend-sim-")
 	if err != nil {
 		return "", err
 	}
+	simDir = dir
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	return sim.Build(ctx, dir)
