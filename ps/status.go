@@ -14,10 +14,10 @@ func (s *Server) Status(waiting bool) wire.ServerStatus {
 	select {
 	case <-s.opened:
 	default:
-		return wire.ServerStatus{Uptime: time.Since(s.started), Time: time.Now()}
+		return wire.ServerStatus{Uptime: time.Since(s.started), Time: now()}
 	}
 	out := wire.ServerStatus{
-		Name: s.cfg.Name, Addr: s.cfg.Advertise, Version: s.cfg.Version, Uptime: time.Since(s.started), Time: time.Now(),
+		Name: s.cfg.Name, Addr: s.cfg.Advertise, Version: s.cfg.Version, Uptime: time.Since(s.started), Time: now(),
 	}
 	f, formed := s.formed()
 	g := s.groups.Load()
@@ -66,3 +66,6 @@ func (s *Server) leaderless() string {
 	}
 	return "no leader yet in groups " + strings.Join(lacking, ", ")
 }
+
+// now is the time without what JSON does not carry.
+func now() time.Time { return time.Now().Round(0).UTC() }
