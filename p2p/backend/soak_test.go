@@ -72,7 +72,9 @@ func watch(ctx context.Context, t *testing.T, soaks []*soak) []usage {
 	began := time.Now()
 	interval := max(*soakFor/40, 500*time.Millisecond)
 	var samples []usage
-	for time.Since(began) < *soakFor && !t.Failed() {
+	busy := func(s *soak) bool { return s.load.made.Load() > 0 && s.load.served.Load() > 0 }
+	late := time.After(*soakFor + time.Minute) // for a machine on which nothing has come through yet
+	for over := false; !over && !t.Failed(); {
 		rest(ctx, interval)
 		for _, s := range soaks {
 			s.load.quiet.Lock()
@@ -83,6 +85,12 @@ func watch(ctx context.Context, t *testing.T, soaks []*soak) []usage {
 		}
 		samples = append(samples, u)
 		t.Logf("%6v  %v", time.Since(began).Round(time.Second), u)
+		select {
+		case <-late:
+			over = true
+		default:
+			over = time.Since(began) >= *soakFor && !slices.ContainsFunc(soaks, func(s *soak) bool { return !busy(s) })
+		}
 	}
 	return samples
 }
@@ -167,7 +175,7 @@ func (s *soak) kill(v *victim) {
 
 // disturb lets a victim live for a while with small faults.
 func (s *soak) disturb(ctx context.Context, v *victim) {
-	life := min(max(*soakFor/20, 200*time.Millisecond), 5*time.Second)
+	life := min(max(*soakFor/20, 500*time.Millisecond), 5*time.Second)
 	for range 1 + s.rng.IntN(4) {
 		rest(ctx, time.Duration(s.rng.Int64N(int64(life))))
 		if s.rng.IntN(2) == 0 || v.stall == nil {
