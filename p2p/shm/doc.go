@@ -2,7 +2,7 @@
 //
 // [Negotiate] makes it over a connection that the two have already, and finds out in doing so whether they are on one host: if they cannot
 // share memory both get [ErrNotLocal] and go on over the connection in another way. [Comm.Run] watches the peer and moves bytes when
-// nobody waits; it must run for the death of the peer to be seen.
+// nobody waits; it must run, or transfers may never end.
 //
 // # Who moves the bytes
 //
@@ -42,7 +42,8 @@
 //
 // # On the wire
 //
-// The negotiation is hello (48 bytes, rank 0 first, then rank 1), offer (32, rank 0) and verdict (8, rank 1); hello.go has their bytes. Over
+// The negotiation is hello (48 bytes, rank 0 first, then rank 1), offer (32, rank 0) and verdict (8, rank 1); hello.go has their bytes;
+// after it the connection carries nothing but the bytes of rings. Over
 // a Unix socket the offer brings the descriptor of the memory with it. Otherwise rank 1 opens it as /proc/PID/fd/N, if that has the name
 // that only the memory with the nonce of rank 0's hello has, and puts its own nonce beside it, which rank 0 checks. Two versions of the
 // protocol, two users, two PID namespaces without a Unix socket and a system without /proc are not local.
