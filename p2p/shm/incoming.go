@@ -91,7 +91,7 @@ func (in *incoming) begin(t *transfer) error {
 	return nil
 }
 
-// give passes a piece to t.
+// give passes a piece to t. Stores that go past the cache, and process_vm_readv in place of the ring, were tried and spare nothing.
 func (in *incoming) give(t *transfer, piece []byte) error {
 	t.n -= len(piece)
 	if t.piece == nil {
