@@ -57,8 +57,6 @@ func (kernel) Probe(feature string) error {
 	switch feature {
 	case memfd:
 		return probeMemory(func([]byte) error { return nil })
-	case futex:
-		return probeMemory(probeFutex)
 	case vmRead:
 		return probeMemory(probeRead)
 	case pidfd:
@@ -88,16 +86,6 @@ func probeMemory(f func(page []byte) error) error {
 		return err
 	}
 	return errors.Join(f(m), unix.Munmap(m))
-}
-
-// probeFutex wakes nobody.
-func probeFutex(page []byte) error {
-	const wake = 1
-	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, reflect.ValueOf(page).Pointer(), wake, 1, 0, 0, 0)
-	if errno != 0 {
-		return errno
-	}
-	return nil
 }
 
 // probeRead reads the mapping as another process would.

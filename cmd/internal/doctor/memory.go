@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// checkSharedMemory tries what processes of one host need to share memory: memfd_create and futex. The rest of Features is of use to know.
+// checkSharedMemory tries what processes of one host need to share memory: memfd_create. The rest of Features is of use to know.
 func checkSharedMemory(_ context.Context, p *patient) []Finding {
 	var works, lacks []string
 	for _, f := range Features() {
 		switch err := p.Kernel.Probe(f); {
 		case err == nil:
 			works = append(works, f)
-		case f == memfd || f == futex:
+		case f == memfd:
 			p.shm = errors.Join(p.shm, fmt.Errorf("%s: %w", f, err))
 		default:
 			lacks = append(lacks, fmt.Sprintf("%s (%v)", f, err))
@@ -26,7 +26,7 @@ func checkSharedMemory(_ context.Context, p *patient) []Finding {
 		if p.Transport == "shm" {
 			level = Fail
 		}
-		return []Finding{found(level, "no shared memory between processes: "+p.shm.Error(), "a seccomp profile may forbid it: allow memfd_create and futex; until then bytes on this host go by sockets")}
+		return []Finding{found(level, "no shared memory between processes: "+p.shm.Error(), "a seccomp profile may forbid it: allow memfd_create; until then bytes on this host go by sockets")}
 	}
 	out := []Finding{good("shared memory works: %s", strings.Join(works, ", "))}
 	if len(lacks) > 0 {

@@ -44,11 +44,10 @@ type Kernel interface {
 }
 
 // Features are what shared memory is built on.
-func Features() []string { return []string{memfd, futex, vmRead, pidfd} }
+func Features() []string { return []string{memfd, vmRead, pidfd} }
 
 const (
 	memfd  = "memfd_create"
-	futex  = "futex"
 	vmRead = "process_vm_readv"
 	pidfd  = "pidfd_open"
 )
