@@ -2,6 +2,7 @@ package ps_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -373,6 +374,56 @@ func TestLocalInANamedFolderGoesOn(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A folder that was emptied is a new one: what it left in memory is never met.
+func TestLocalInARemovedFolderBeginsAnew(t *testing.T) {
+	t.Parallel()
+	for name, empty := range map[string]func(dir string) error{
+		"folder removed": os.RemoveAll,
+		"data removed": func(dir string) error {
+			return errors.Join(os.RemoveAll(filepath.Join(dir, "s1")), os.RemoveAll(filepath.Join(dir, "s2")), os.RemoveAll(filepath.Join(dir, "s3")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				dir := filepath.Join(t.TempDir(), "data")
+				var logs []string
+				for life := range 3 {
+					if life == 1 {
+						if err := empty(dir); err != nil {
+							t.Fatal(err)
+						}
+					}
+					liveOn(t, ps.LocalConfig{Dir: dir, LogBudget: 4 << 20, Shards: 1})
+					b, err := os.ReadFile(filepath.Join(dir, "logs"))
+					if err != nil {
+						t.Fatal(err)
+					}
+					logs = append(logs, strings.TrimSpace(string(b)))
+					if strings.HasPrefix(logs[life], "/dev/shm/hcclps-") {
+						t.Cleanup(func() { _ = os.RemoveAll(logs[life]) })
+					}
+				}
+				if logs[0] == logs[1] && logs[0] != "data" || logs[1] != logs[2] {
+					t.Errorf("logs in %q: want another folder after the first life, the same after the second", logs)
+				}
+			})
+		})
+	}
+}
+
+// liveOn runs a local cluster until it is ready.
+func liveOn(t *testing.T, cfg ps.LocalConfig) {
+	t.Helper()
+	l, err := ps.NewLocal(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.With(t.Context(), func(context.Context) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // On real sockets, so on real time.

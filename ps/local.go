@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
 	"golang.org/x/sync/errgroup"
 
 	"hcclps/p2p/inproc"
@@ -60,6 +59,10 @@ func NewLocal(cfg LocalConfig) (*Local, error) {
 	}
 	cfg.Servers = def(cfg.Servers, 3)
 	cfg.Shards = def(cfg.Shards, 4)
+	if cfg.Replicas == 0 && (cfg.Servers < 3 || cfg.Scratch) {
+		cfg.Replicas = 1
+	}
+	cfg.Replicas = def(cfg.Replicas, 3)
 	cfg.Durability = def(cfg.Durability, QuorumMemory)
 	cfg.LogBudget = def(cfg.LogBudget, 8<<20)
 	if cfg.Logger == nil {
@@ -164,6 +167,9 @@ func (l *Local) With(ctx context.Context, fn func(ctx context.Context) error) er
 	return err
 }
 
+// logsRecord is the file in Dir that says where the logs of its cluster are.
+const logsRecord = "logs"
+
 // folders makes the data folder, and says where logs live in memory: "" where
 // there is no room, or no wish, for that.
 func (l *Local) folders() (dir, logDir string, err error) {
@@ -175,20 +181,30 @@ func (l *Local) folders() (dir, logDir string, err error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return "", "", fmt.Errorf("folder of local cluster: %w", err)
 	}
-	if l.cfg.Durability != QuorumMemory || l.cfg.Scratch {
+	switch {
+	case l.cfg.Durability != QuorumMemory || l.cfg.Scratch:
 		return dir, "", nil
+	case l.temporary:
+		return dir, l.drawLogDir(8), nil // doctor knows by the length that nobody comes back for it
 	}
-	// A folder's own name in the tmpfs: found again by a later run, not shared with another cluster.
-	logDir = filepath.Join(tmpfs, fmt.Sprintf("hcclps-%s-%016x", localCluster, xxhash.Sum64String(dir)))
-	if _, err := os.Stat(logDir); err == nil {
-		return dir, logDir, nil
+	logDir, err = FolderRecord(dir, logsRecord, func() string { return def(l.drawLogDir(16), inData) })
+	if logDir == inData {
+		logDir = ""
 	}
-	need := int64(l.cfg.Shards) * int64(max(l.cfg.Replicas, min(l.cfg.Servers, 3))) * l.cfg.LogBudget
+	return dir, logDir, err
+}
+
+// inData is recorded where the logs are in the data folders.
+const inData = "data"
+
+// drawLogDir names a new folder in the tmpfs, "" if there is no room.
+func (l *Local) drawLogDir(letters int) string {
+	need := int64(l.cfg.Shards) * int64(l.cfg.Replicas) * l.cfg.LogBudget
 	if err := raftlog.CheckSpace(tmpfs, need); err != nil {
 		l.cfg.Logger.Warn("the logs go to the data directory, which is slower: the memory file system cannot take them", "need", need, "err", err)
-		return dir, "", nil
+		return ""
 	}
-	return dir, logDir, nil
+	return filepath.Join(tmpfs, fmt.Sprintf("hcclps-%s-%s", localCluster, DrawName(letters)))
 }
 
 func (l *Local) remove(dir, logDir string) error {

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"net"
 	"os"
 	"os/exec"
@@ -118,9 +117,9 @@ func newLauncher(c *cli.Context) (*launcher, error) {
 	if l.command[0], err = findProgram(l.command[0]); err != nil {
 		return nil, err
 	}
-	l.cluster = "launch-" + strings.ToLower(rand.Text()[:8])
+	l.cluster = "launch-" + ps.DrawName(8) // doctor knows by the length that nobody comes back for it
 	if l.job == "" {
-		l.job = "job-" + strings.ToLower(rand.Text()[:6])
+		l.job = "job-" + ps.DrawName(6)
 	}
 	if l.dir == "" {
 		l.temporary = true
@@ -131,7 +130,9 @@ func newLauncher(c *cli.Context) (*launcher, error) {
 		if l.dir, err = filepath.Abs(l.dir); err != nil {
 			return nil, err
 		}
-		l.cluster = clusterOf(l.dir) // found again by the next launch on this folder
+		if l.cluster, err = clusterOf(l.dir); err != nil { // found again by the next launch on this folder
+			return nil, err
+		}
 		if !c.IsSet("job") {
 			l.job = "job"
 		}
@@ -181,12 +182,15 @@ func (l *launcher) findToken() (err error) {
 	return errors.Join(err, f.Close())
 }
 
-// clusterOf names the cluster of a folder: the same at each launch, another for
-// another folder.
-func clusterOf(dir string) string {
-	h := fnv.New64a()
-	fmt.Fprint(h, dir)
-	return fmt.Sprintf("launch-%016x", h.Sum64())
+// clusterOf names the cluster of a folder: the same at each launch as long as
+// its data is there, another for every other folder, also one that is on the same
+// path later.
+func clusterOf(dir string) (string, error) {
+	cluster, err := ps.FolderRecord(dir, "cluster", func() string { return "launch-" + ps.DrawName(16) })
+	if err == nil && cluster == "" {
+		err = fmt.Errorf("%s has data of servers that launch did not start: name another folder (--dir)", dir)
+	}
+	return cluster, err
 }
 
 // findServer is the given path, or ps-server beside this program, or in PATH.

@@ -81,18 +81,46 @@ func TestKilledProcessesLoseAndRepeatNothing(t *testing.T) {
 	}
 }
 
+// forget removes what a named folder keeps in memory for the next launch.
+func forget(t *testing.T, dir string) {
+	t.Helper()
+	cluster, err := os.ReadFile(filepath.Join(dir, "cluster"))
+	if err != nil {
+		t.Error(err)
+	}
+	for _, s := range []string{"s1", "s2", "s3"} {
+		if err := os.RemoveAll(ps.MemoryLogDir(strings.TrimSpace(string(cluster)), s)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A folder that was removed is a new one: what it left in memory is never met.
+func TestLaunchOnARemovedFolderBeginsAnew(t *testing.T) {
+	t.Parallel()
+	bin, data, dir := build(t), clickData(t), filepath.Join(t.TempDir(), "job")
+	for range 2 {
+		r := launched(t, bin, []string{"--dir", dir}, []string{"--data", data, "--epochs", "1", "--batch", "256"})
+		if r.ResumedStep != 0 || r.Applied == 0 {
+			t.Errorf("resumed at step %d, %d batches applied: want a job of its own", r.ResumedStep, r.Applied)
+		}
+		forgotten := t.TempDir() // the logs stay where they are, but for the end of the test
+		if err := os.Rename(filepath.Join(dir, "cluster"), filepath.Join(forgotten, "cluster")); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { forget(t, forgotten) })
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A Ctrl-C ends all children, and the folder can be used again.
 func TestInterruptedLaunchLeavesNothingAndResumes(t *testing.T) {
 	t.Parallel()
 	bin, data, dir := build(t), clickData(t), t.TempDir()
 	worker := filepath.Join(bin, "ps-worker")
-	t.Cleanup(func() { // what a named folder keeps for the next launch
-		for _, s := range []string{"s1", "s2", "s3"} {
-			if err := os.RemoveAll(ps.MemoryLogDir(clusterOf(dir), s)); err != nil {
-				t.Error(err)
-			}
-		}
-	})
+	t.Cleanup(func() { forget(t, dir) })
 	args := []string{"launch", "-n", "2", "--dir", dir, "--", worker, "train", "--data", data, "--epochs", "10", "--batch", "64", "--json"}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
