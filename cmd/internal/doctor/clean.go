@@ -11,18 +11,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
 	"golang.org/x/sys/unix"
 )
 
-// Leftover is a folder of logs in memory.
+// Leftover is a folder of logs in memory, or a temporary data directory.
 type Leftover struct {
 	Path  string
 	Bytes int64
-	InUse bool   // a process of its cluster has logs open
-	Young bool   // its cluster may be just starting
-	Gone  bool   // nobody can ever need it again
-	Also  string // a temporary data directory that goes with it
+	InUse bool // a process of its cluster has files open
+	Young bool // its cluster may be just starting
+	Gone  bool // nobody can ever need it again
 }
 
 // Places are where leftovers are looked for.
@@ -37,21 +35,21 @@ func DefaultPlaces() Places {
 	return Places{Memory: memoryFiles, Temporary: os.TempDir(), Age: time.Minute}
 }
 
+// A cluster without a folder of its own draws eight letters, which never come again; one with a folder draws sixteen,
+// and writes them down there.
 var (
-	// A launch without a folder of its own draws eight letters, which never come again; on a folder the name is its hash, of sixteen digits.
-	drawnLaunch = regexp.MustCompile(`^hcclps-(launch-[a-z2-7]{8})-s\d+$`)
-	localName   = regexp.MustCompile(`^hcclps-(local-[0-9a-f]{16})$`)
+	drawnCluster = regexp.MustCompile(`^hcclps-((?:launch|bench|local)-[a-z2-7]{8})(?:-s\d+)?$`)
+	temporaryDir = regexp.MustCompile(`^hcclps-(?:launch|local)-\d+$`)
 )
 
-// Leftovers lists the log folders in memory. Those of clusters in use have InUse; a folder is Gone when its cluster was
-// a temporary one, which no start can find again. All others may belong to a server that is stopped and will be started
-// again, which could not be without them.
+// Leftovers lists the log folders in memory and the temporary data directories. Those of clusters in use have InUse; a
+// folder is Gone when its cluster was a temporary one, which no start can find again. All others may belong to a server
+// that is stopped and will be started again, which could not be without them.
 func (p Places) Leftovers() ([]Leftover, error) {
 	entries, err := os.ReadDir(p.Memory)
 	if err != nil {
 		return nil, fmt.Errorf("list logs in memory: %w", err)
 	}
-	temporary := p.temporaryLocals()
 	busy := map[string]bool{} // clusters of which a process lives
 	var out []Leftover
 	var clusters []string
@@ -59,19 +57,10 @@ func (p Places) Leftovers() ([]Leftover, error) {
 		if !e.IsDir() || !strings.HasPrefix(e.Name(), "hcclps-") {
 			continue
 		}
-		l := Leftover{Path: filepath.Join(p.Memory, e.Name())}
-		cluster := e.Name()
-		if m := drawnLaunch.FindStringSubmatch(cluster); m != nil {
+		l, cluster := p.look(p.Memory, e), e.Name()
+		if m := drawnCluster.FindStringSubmatch(cluster); m != nil {
 			cluster, l.Gone = m[1], true
-		} else if m := localName.FindStringSubmatch(cluster); m != nil {
-			l.Also = temporary[m[1]]
-			cluster, l.Gone = m[1], l.Also != ""
 		}
-		if l.Bytes, l.InUse, err = measure(l.Path); err != nil {
-			l.InUse = true // of another user, or going away just now: leave it alone
-		}
-		info, err := e.Info()
-		l.Young = err != nil || time.Since(info.ModTime()) < p.Age
 		busy[cluster] = busy[cluster] || l.InUse
 		out, clusters = append(out, l), append(clusters, cluster)
 	}
@@ -80,22 +69,37 @@ func (p Places) Leftovers() ([]Leftover, error) {
 		out[i].InUse = busy[clusters[i]]
 		out[i].Gone = out[i].Gone && !out[i].InUse && !out[i].Young
 	}
-	return out, nil
+	return append(out, p.temporaries()...), nil
 }
 
-// temporaryLocals are the temporary data directories of clusters inside one process, by the cluster's name in memory.
-func (p Places) temporaryLocals() map[string]string {
-	out := map[string]string{}
-	dirs, err := filepath.Glob(filepath.Join(p.Temporary, "hcclps-local-*"))
+// temporaries are the temporary data directories of clusters that are gone.
+func (p Places) temporaries() (out []Leftover) {
+	entries, err := os.ReadDir(p.Temporary)
 	if err != nil {
-		return out
+		return nil
 	}
-	for _, d := range dirs {
-		if abs, err := filepath.Abs(d); err == nil {
-			out[fmt.Sprintf("local-%016x", xxhash.Sum64String(abs))] = abs
+	for _, e := range entries {
+		if !e.IsDir() || !temporaryDir.MatchString(e.Name()) {
+			continue
+		}
+		if l := p.look(p.Temporary, e); !l.InUse && !l.Young {
+			l.Gone = true
+			out = append(out, l)
 		}
 	}
 	return out
+}
+
+// look measures a folder.
+func (p Places) look(in string, e fs.DirEntry) Leftover {
+	l := Leftover{Path: filepath.Join(in, e.Name())}
+	var err error
+	if l.Bytes, l.InUse, err = measure(l.Path); err != nil {
+		l.InUse = true // of another user, or going away just now: leave it alone
+	}
+	info, err := e.Info()
+	l.Young = err != nil || time.Since(info.ModTime()) < p.Age
+	return l
 }
 
 // measure adds up the files of a folder and tries their locks.
@@ -147,11 +151,7 @@ func (p Places) Clean() ([]Leftover, error) {
 		if !l.Gone {
 			continue
 		}
-		err := os.RemoveAll(l.Path)
-		if err == nil && l.Also != "" {
-			err = os.RemoveAll(l.Also)
-		}
-		if err != nil {
+		if err := os.RemoveAll(l.Path); err != nil {
 			errs = append(errs, fmt.Errorf("remove leftover: %w", err))
 			continue
 		}
@@ -173,7 +173,7 @@ func checkLeftovers(_ context.Context, p *patient) []Finding {
 	for _, l := range all {
 		switch {
 		case l.Gone:
-			out = append(out, found(Warn, fmt.Sprintf("%s takes %s of memory, its cluster is gone for good", l.Path, size(l.Bytes)), "doctor --clean removes it"))
+			out = append(out, found(Warn, fmt.Sprintf("%s takes %s, its cluster is gone for good", l.Path, size(l.Bytes)), "doctor --clean removes it"))
 		case !l.InUse && !l.Young:
 			out = append(out, found(OK, fmt.Sprintf("%s takes %s of memory for a server that does not run, which needs it to start again; if it never will: rm -r %s", l.Path, size(l.Bytes), l.Path), ""))
 		}

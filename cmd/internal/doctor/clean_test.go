@@ -1,21 +1,23 @@
 package doctor
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
 	"golang.org/x/sys/unix"
 )
 
-// logs makes a folder of logs as a server does, with one group, an hour ago; locked while a process has it open.
+// logs makes a folder of logs in memory as a server does, with one group, an hour ago; locked while a process has it open.
 func logs(t *testing.T, places Places, name string, locked bool) string {
 	t.Helper()
-	dir := filepath.Join(places.Memory, name)
+	return folder(t, filepath.Join(places.Memory, name), locked)
+}
+
+func folder(t *testing.T, dir string, locked bool) string {
+	t.Helper()
 	group := filepath.Join(dir, "g00000001")
 	if err := os.MkdirAll(group, 0o700); err != nil {
 		t.Fatal(err)
@@ -42,25 +44,25 @@ func logs(t *testing.T, places Places, name string, locked bool) string {
 
 func TestCleanRemovesOnlyWhatNobodyCanNeed(t *testing.T) {
 	p := Places{Memory: t.TempDir(), Temporary: t.TempDir(), Age: time.Minute}
-	temporary := filepath.Join(p.Temporary, "hcclps-local-123")
-	if err := os.Mkdir(temporary, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	local := fmt.Sprintf("hcclps-local-%016x", xxhash.Sum64String(temporary))
 	gone := []string{
 		logs(t, p, "hcclps-launch-abcdefgh-s1", false),
 		logs(t, p, "hcclps-launch-abcdefgh-s2", false),
-		logs(t, p, local, false),
+		logs(t, p, "hcclps-local-abcdefgh", false),
+		logs(t, p, "hcclps-bench-abcdefgh-s1", false),
+		folder(t, filepath.Join(p.Temporary, "hcclps-launch-123"), false),
+		folder(t, filepath.Join(p.Temporary, "hcclps-local-123"), false),
 	}
 	kept := []string{
 		logs(t, p, "hcclps-launch-ijklmnop-s1", true),
-		logs(t, p, "hcclps-launch-ijklmnop-s2", false), // being started again
-		logs(t, p, "hcclps-launch-0123456789abcdef-s1", false),
-		logs(t, p, "hcclps-local-0123456789abcdef", false),
+		logs(t, p, "hcclps-launch-ijklmnop-s2", false),         // being started again
+		logs(t, p, "hcclps-launch-abcdefghijklmnop-s1", false), // of named folders
+		logs(t, p, "hcclps-local-abcdefghijklmnop", false),
 		logs(t, p, "hcclps-prod-s1", false),
 		logs(t, p, "hcclps-prod-s2", true),
 		logs(t, p, "hcclps-launch-qrstuvwx-s1", false),
 		logs(t, p, "someone-else", false),
+		folder(t, filepath.Join(p.Temporary, "hcclps-launch-456"), true),
+		folder(t, filepath.Join(p.Temporary, "hcclps-launch-mine"), false),
 	}
 	young := kept[6]
 	if now := time.Now(); os.Chtimes(young, now, now) != nil {
@@ -75,7 +77,9 @@ func TestCleanRemovesOnlyWhatNobodyCanNeed(t *testing.T) {
 	for _, d := range gone {
 		r.want(t, "leftovers", Warn, d, "1000 B", "--clean")
 	}
-	r.want(t, "leftovers", OK, "hcclps-prod-s1", "start again", "rm -r")
+	for _, name := range []string{"hcclps-prod-s1", "hcclps-launch-abcdefghijklmnop-s1", "hcclps-local-abcdefghijklmnop"} {
+		r.want(t, "leftovers", OK, name, "start again", "rm -r")
+	}
 
 	removed, err := p.Clean()
 	if err != nil {
@@ -89,7 +93,7 @@ func TestCleanRemovesOnlyWhatNobodyCanNeed(t *testing.T) {
 	if slices.Sort(gone); !slices.Equal(paths, gone) {
 		t.Errorf("removed %q, want %q", paths, gone)
 	}
-	for _, d := range append(gone, temporary) {
+	for _, d := range gone {
 		if _, err := os.Stat(d); !os.IsNotExist(err) {
 			t.Errorf("%s is still there: %v", d, err)
 		}

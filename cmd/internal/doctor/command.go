@@ -152,9 +152,6 @@ func clean(c *cli.Context, places Places) error {
 	removed, err := places.Clean()
 	for _, l := range removed {
 		fmt.Fprintf(c.App.Writer, "removed %s, %s\n", l.Path, size(l.Bytes))
-		if l.Also != "" {
-			fmt.Fprintf(c.App.Writer, "removed %s\n", l.Also)
-		}
 	}
 	if len(removed) == 0 && err == nil {
 		fmt.Fprintln(c.App.Writer, "nothing to remove")
