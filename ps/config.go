@@ -13,6 +13,7 @@ import (
 
 	"hcclps/p2p/backend"
 	"hcclps/p2p/link"
+	"hcclps/ps/layout"
 	"hcclps/ps/shard"
 )
 
@@ -135,6 +136,9 @@ func (c Config) faults() error {
 		if slices.Contains(c.Peers[:i], p) {
 			bad("server address %s is listed twice in Peers (--servers)", p)
 		}
+	}
+	if err := layout.Check(len(c.Peers), c.Replicas, c.Shards); err != nil {
+		bad("layout (Peers, --servers; Replicas, --replicas; Shards, --shards): %w", err)
 	}
 	if c.Durability != "" && c.Durability != QuorumDisk && c.Durability != QuorumMemory {
 		bad("durability (Durability, --durability) %q: want %s or %s", c.Durability, QuorumDisk, QuorumMemory)

@@ -61,17 +61,14 @@ func New(cfg Config) (Layout, error) {
 	if cfg.Shards == 0 {
 		cfg.Shards = DefaultShards(n, cfg.Replicas)
 	}
-	switch {
-	case n == 0:
+	if n == 0 {
 		return Layout{}, errors.New("lay out shards: no members")
-	case cfg.Replicas != 1 && cfg.Replicas != 3 && cfg.Replicas != 5:
-		return Layout{}, fmt.Errorf("lay out shards: %d replicas: want 1, 3 or 5", cfg.Replicas)
-	case cfg.Replicas > n:
-		return Layout{}, fmt.Errorf("lay out shards: %d replicas need as many servers, have %d", cfg.Replicas, n)
-	case cfg.Shards < 1 || cfg.Shards > Partitions || bits.OnesCount(uint(cfg.Shards)) != 1:
-		return Layout{}, fmt.Errorf("lay out shards: %d shards: want a power of two in [1, %d]", cfg.Shards, Partitions)
-	case perServer(cfg.Shards, cfg.Replicas, n) > MaxGroupsPerServer:
-		return Layout{}, fmt.Errorf("lay out shards: %d shards x %d replicas on %d servers is over %d groups a server", cfg.Shards, cfg.Replicas, n, MaxGroupsPerServer)
+	}
+	if cfg.Replicas == 0 {
+		return Layout{}, errors.New("lay out shards: 0 replicas: want 1, 3 or 5")
+	}
+	if err := Check(n, cfg.Replicas, cfg.Shards); err != nil {
+		return Layout{}, fmt.Errorf("lay out shards: %w", err)
 	}
 	l := Layout{Epoch: 1, Cluster: cfg.Cluster, Members: slices.Clone(cfg.Members)}
 	ring := func(first int) []string {
@@ -86,6 +83,22 @@ func New(cfg Config) (Layout, error) {
 		l.Shards = append(l.Shards, ring((s+1)%n))
 	}
 	return l, l.Validate()
+}
+
+// Check says why no layout can have these numbers. 0 is a number that is not
+// known yet, which any may be.
+func Check(servers, replicas, shards int) error {
+	switch {
+	case replicas != 0 && replicas != 1 && replicas != 3 && replicas != 5:
+		return fmt.Errorf("%d replicas: want 1, 3 or 5", replicas)
+	case servers != 0 && replicas > servers:
+		return fmt.Errorf("%d replicas need as many servers, have %d", replicas, servers)
+	case shards != 0 && (shards < 0 || shards > Partitions || bits.OnesCount(uint(shards)) != 1):
+		return fmt.Errorf("%d shards: want a power of two in [1, %d]", shards, Partitions)
+	case servers != 0 && perServer(shards, replicas, servers) > MaxGroupsPerServer:
+		return fmt.Errorf("%d shards x %d replicas on %d servers is over %d groups a server", shards, replicas, servers, MaxGroupsPerServer)
+	}
+	return nil
 }
 
 // DefaultShards is the next power of two from max(8, 4 x servers), halved

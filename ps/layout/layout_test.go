@@ -68,6 +68,31 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
+func TestCheckTakesWhatIsNotKnownYet(t *testing.T) {
+	for _, c := range []struct {
+		servers, replicas, shards int
+		ok                        bool
+	}{
+		{0, 0, 0, true},
+		{0, 3, 8, true},
+		{3, 0, 64, true},
+		{3, 3, 0, true},
+		{5, 5, 16, true},
+		{0, 5, 1024, true},
+		{0, -1, 0, false},
+		{0, 7, 0, false},
+		{0, 0, 3, false},
+		{0, 0, -8, false},
+		{0, 0, 1 << 20, false},
+		{1, 3, 0, false},
+		{3, 3, 32, false},
+	} {
+		if err := layout.Check(c.servers, c.replicas, c.shards); (err == nil) != c.ok {
+			t.Errorf("%d servers, %d replicas, %d shards: %v", c.servers, c.replicas, c.shards, err)
+		}
+	}
+}
+
 func TestStridedKeysSpread(t *testing.T) {
 	for _, stride := range []uint64{1, 8, 1024, 1 << 32, 1 << 54} {
 		var count [8]int
