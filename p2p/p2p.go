@@ -12,6 +12,8 @@ var (
 	ErrClosed = errors.New("p2p: comm closed")
 	// ErrPeer means that the other side is lost: it closed, died, or broke the protocol.
 	ErrPeer = errors.New("p2p: peer lost")
+	// ErrRefused means that one side does not admit the other, or that an address is none: trying again cannot help.
+	ErrRefused = errors.New("refused for good")
 	// ErrLength means that the two sides named different lengths for one message.
 	ErrLength = errors.New("p2p: lengths differ")
 	// ErrRank means that the peer is not another rank of this Comm. Nothing was transferred and the Comm lives on.

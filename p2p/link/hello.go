@@ -117,7 +117,9 @@ func AcceptHello(ctx context.Context, conn net.Conn, self Identity) (Hello, erro
 		if err != nil {
 			return err
 		}
-		_, err = conn.Write(msg)
+		if _, err = conn.Write(msg); err == nil && v.code == codeMalformed {
+			drain(conn)
+		}
 		return err
 	})
 	switch {
@@ -127,6 +129,14 @@ func AcceptHello(ctx context.Context, conn net.Conn, self Identity) (Hello, erro
 		return h, fmt.Errorf("accept hello: %w", err)
 	}
 	return h, nil
+}
+
+// drain waits until the other side has read what it was told: closing with something unread destroys that.
+func drain(conn net.Conn) {
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+		_, _ = io.CopyN(io.Discard, conn, maxHello)
+	}
 }
 
 // judge compares a hello with what we are. decoding is the error of decoding it.

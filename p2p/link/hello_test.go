@@ -181,3 +181,16 @@ func TestDialerSeesWhoAnswers(t *testing.T) {
 		}
 	})
 }
+
+// A caller with TLS or a token at a server with neither is told why, and so is the server's log.
+func TestStrangersAtAPlainServer(t *testing.T) {
+	for begin, says := range map[string]string{"\x16\x03\x01\x05\x00\x01": "speaks TLS", "hct\x01": "shows a token"} {
+		a, b := inproc.Pipe(0)
+		_, err := a.Write([]byte(begin))
+		check(t, err)
+		go func() { _, _ = io.Copy(io.Discard, a); _ = a.Close() }()
+		_, err = link.AcceptHello(t.Context(), b, link.Identity{})
+		want(t, err, link.ErrMalformed, says)
+		_ = b.Close()
+	}
+}

@@ -46,6 +46,11 @@ var (
 	ErrPeer = p2p.ErrPeer
 	// ErrUnreachable means that no connection could be made: the call was not sent.
 	ErrUnreachable = errors.New("unreachable")
+	// ErrRefused means, with ErrUnreachable, that trying again cannot help: certificate, token, or an address that is none.
+	ErrRefused = p2p.ErrRefused
+	// ErrUnusable means, from a PairFunc or an UpgradeFunc, that a side insists on what this pair cannot have. It ends the connection on both
+	// sides and their calls with it; trying again cannot help.
+	ErrUnusable = errors.New("transport cannot be had")
 	// ErrStopped means that this side's Run has ended.
 	ErrStopped = errors.New("link stopped")
 	// ErrNoReply means that the handler returned without an answer.

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"hcclps/p2p"
 )
 
 // ErrRefused means that the other side does not admit this one: certificate, token, or the lack of them. The text says what to do.
@@ -99,12 +101,22 @@ func (n Network) why(err error) error {
 	case errors.Is(err, ErrRefused):
 		return err
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		err = errors.New("it closed the connection before it admitted us: its log says why; perhaps one side alone has TLS or a token")
+		// It may have died just now: this alone is not final.
+		return fmt.Errorf("%w: it closed the connection before it admitted us: its log says why; perhaps one side alone has TLS or a token", ErrRefused)
 	case n.tls != nil:
 		err = n.tls.explain(err)
 	}
-	return fmt.Errorf("%w: %w", ErrRefused, err)
+	return final(err)
 }
+
+// final is a refusal that stays.
+func final(err error) error { return refusal{fmt.Errorf("%w: %w", ErrRefused, err)} }
+
+// refusal is p2p.ErrRefused without its text.
+type refusal struct{ error }
+
+func (r refusal) Unwrap() error      { return r.error }
+func (refusal) Is(target error) bool { return target == p2p.ErrRefused }
 
 // guard is the acceptor's side. What it returns admits the dialler in its first Read or Write.
 func (n Network) guard(conn net.Conn) net.Conn {
@@ -190,6 +202,8 @@ func (n Network) judge(conn *prefixed, t *tls.Conn) error {
 func (n Network) verdict(rw io.ReadWriter, magic string, binding []byte) error {
 	switch {
 	case n.token == nil && magic == noneMagic:
+	case magic[0] == tlsHandshake:
+		return refuse(rw, "the caller speaks TLS, this server does not: give it --tls-cert, --tls-key and --tls-ca, or leave them out at the caller")
 	case n.token == nil && magic == tokenMagic:
 		return refuse(rw, "this server takes no token: leave --token-file out, or give it to the server too")
 	case magic != tokenMagic:
@@ -240,7 +254,7 @@ func readRefusal(r io.Reader) error {
 	if _, err := io.ReadFull(r, text); err != nil {
 		return fmt.Errorf("%w (%w)", ErrRefused, err)
 	}
-	return fmt.Errorf("%w: %q", ErrRefused, text)
+	return final(fmt.Errorf("%q", text))
 }
 
 // bind is a secret of one TLS connection.

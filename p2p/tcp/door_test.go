@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"hcclps/p2p"
 	"hcclps/p2p/inproc"
 	"hcclps/p2p/tcp/certs"
 )
@@ -133,7 +134,7 @@ func TestDoor(t *testing.T) {
 		{"plain dialler", Network{}, network(t, "", ours), "this server speaks TLS only", "this server speaks TLS only"},
 		{"plain dialler with token", network(t, secret, nil), network(t, secret, ours), "this server speaks TLS only", "this server speaks TLS only"},
 		{"plain acceptor", network(t, "", ours), Network{}, "one side alone has TLS", "received"},
-		{"plain acceptor with token", network(t, secret, ours), network(t, secret, nil), "does not speak TLS", "wants a token"},
+		{"plain acceptor with token", network(t, secret, ours), network(t, secret, nil), "does not speak TLS", "the caller speaks TLS"},
 		{"dialler without token", Network{}, network(t, secret, nil), "this server wants a token", "this server wants a token"},
 		{"dialler without token, tls", network(t, "", ours), network(t, secret, ours), "this server wants a token", "this server wants a token"},
 		{"acceptor without token", network(t, secret, nil), Network{}, "one side alone has TLS or a token", "received"},
@@ -161,6 +162,9 @@ func check(t *testing.T, who string, err error, says string) {
 	}
 	if err != nil && says != "" && who == "dialler" && !errors.Is(err, ErrRefused) {
 		t.Errorf("%s: %v is no ErrRefused", who, err)
+	}
+	if stays := !strings.Contains(says, "one side alone"); err != nil && says != "" && who == "dialler" && errors.Is(err, p2p.ErrRefused) != stays {
+		t.Errorf("%s: %v: that it stays is %v", who, err, !stays)
 	}
 }
 

@@ -103,7 +103,11 @@ func (n Network) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, family, address)
 	if err != nil {
-		return nil, fmt.Errorf("dial %q: %w", addr, err)
+		err = fmt.Errorf("dial %q: %w", addr, err)
+		if _, bad := errors.AsType[*net.AddrError](err); bad {
+			err = refusal{err}
+		}
+		return nil, err
 	}
 	return n.dialled(ctx, conn, addr)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"hcclps/p2p"
 	"hcclps/p2p/tcp"
 )
 
@@ -72,5 +73,13 @@ func TestSocketOfAKilledProcess(t *testing.T) {
 	}
 	if got, err := os.ReadFile(path); err != nil || string(got) != "not a socket" {
 		t.Errorf("the file is damaged: %q, %v", got, err)
+	}
+}
+
+func TestAddressThatIsNone(t *testing.T) {
+	for _, addr := range []string{"localhost:99999", "localhost"} {
+		if _, err := (tcp.Network{}).Dial(t.Context(), addr); !errors.Is(err, p2p.ErrRefused) || errors.Is(err, tcp.ErrRefused) {
+			t.Errorf("%s: %v", addr, err)
+		}
 	}
 }

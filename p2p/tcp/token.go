@@ -71,7 +71,7 @@ func present(rw io.ReadWriter, token, binding []byte) error {
 		return err
 	}
 	if magic != tokenMagic {
-		return fmt.Errorf("it does not ask for a token (%q): leave --token-file out here, or give the other side one", magic)
+		return errors.New("it does not ask for a token: leave --token-file out here, or give the other side one")
 	}
 	answer := make([]byte, nonceSize+sha256.Size)
 	if _, err := io.ReadFull(rw, answer); err != nil {
