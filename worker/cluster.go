@@ -91,8 +91,10 @@ func (c *cluster) discover(ctx context.Context) error {
 	defer cancel()
 	_, err = route.Do(ctx, func(ctx context.Context, addr string) (link.Verdict, error) {
 		reply, err := c.link.Call(ctx, addr, link.Call{Head: head})
-		if errors.Is(err, link.ErrWrongCluster) || errors.Is(err, link.ErrVersion) {
-			return link.Fatal(), err
+		for _, stays := range []error{link.ErrWrongCluster, link.ErrVersion, link.ErrRefused, link.ErrUnusable} {
+			if errors.Is(err, stays) {
+				return link.Fatal(), err
+			}
 		}
 		if err != nil {
 			return link.Next(), err
@@ -156,6 +158,9 @@ func (c *cluster) do(ctx context.Context, r request) (wire.Answer, []byte, error
 		}
 		w.set(addr)
 		reply, err := c.link.Call(ctx, addr, link.Call{Head: head, Body: r.body, Source: r.source, Priority: r.prio, Sink: r.sink})
+		if errors.Is(err, link.ErrUnusable) {
+			return link.Fatal(), err
+		}
 		if err != nil {
 			return link.Next(), err
 		}

@@ -127,6 +127,9 @@ func (b *Bulk) Pair(ctx context.Context, conns []net.Conn, rank int) (link.Comm,
 	if err == nil {
 		try, fallback, err = first(b.ours, theirs)
 	}
+	if err == nil && b.cfg.Transport == HCCL && !better(b.ours, theirs) {
+		err = b.cannot("pair with "+conns[0].RemoteAddr().String(), fmt.Errorf("this side takes %v, the other %v: give both sides a device", b.ours.takes, theirs.takes))
+	}
 	if err != nil {
 		closeAll(conns)
 		return nil, err
@@ -145,7 +148,7 @@ func (b *Bulk) Pair(ctx context.Context, conns []net.Conn, rank int) (link.Comm,
 			return nil, err
 		case !fallback:
 			closeAll(conns)
-			return nil, fmt.Errorf("%w: and one side takes nothing else; change --transport or drop --no-fallback", err)
+			return nil, fmt.Errorf("%w: %w: and one side takes nothing else; change --transport or drop --no-fallback", link.ErrUnusable, err)
 		}
 		reason = err.Error()
 	}
@@ -171,14 +174,32 @@ func (b *Bulk) upgrade(ctx context.Context, conn net.Conn, rank int) (link.Comm,
 		return nil, err
 	}
 	comm, err := b.device.Pair(ctx, conn, rank)
+	never := errors.Is(err, hccl.ErrChip) || errors.Is(err, hccl.ErrUnfit) || err != nil && acl.ActionOf(err) == acl.Leave
+	if never || errors.Is(err, hccl.ErrBudget) {
+		if unusable := b.cannot("upgrade", err); unusable != nil {
+			return nil, unusable
+		}
+	}
 	switch {
-	case errors.Is(err, hccl.ErrChip), errors.Is(err, hccl.ErrStopped), err != nil && acl.ActionOf(err) == acl.Leave:
+	case never, errors.Is(err, hccl.ErrStopped):
 		return nil, fmt.Errorf("%w: %w", link.ErrNoUpgrade, err)
 	case err != nil:
 		return nil, err
 	}
 	b.cfg.Logger.Info("bulk goes by hccl", "peer", conn.RemoteAddr().String(), "device", b.cfg.Device, "chip", b.device.Chip(), "simulator", b.device.Simulator())
 	return comm, nil
+}
+
+// cannot is the error of a pair that has no HCCL where nothing else will do. Where HCCL was only asked for it is a word in the log.
+func (b *Bulk) cannot(what string, why error) error {
+	switch {
+	case b.cfg.Transport != HCCL:
+		return nil
+	case b.cfg.NoFallback:
+		return fmt.Errorf("%w: %s over hccl: %w; or drop --no-fallback", link.ErrUnusable, what, why)
+	}
+	b.cfg.Logger.Warn("hccl was asked for and cannot be had: bulk goes by tcp", "what", what, "err", why)
+	return nil
 }
 
 func closeAll(conns []net.Conn) {

@@ -1,8 +1,10 @@
 package backend_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"strings"
 	"testing"
@@ -125,7 +127,7 @@ func TestOneSideWantsTCP(t *testing.T) {
 func TestNothingInCommon(t *testing.T) {
 	_, errs := pair(t, bulk(t, backend.Config{Transport: backend.SHM, NoFallback: true}), bulk(t, backend.Config{Transport: backend.TCP, NoFallback: true}), 1)
 	for i, err := range errs {
-		if err == nil || !strings.Contains(err.Error(), "--no-fallback") {
+		if !errors.Is(err, link.ErrUnusable) || !strings.Contains(err.Error(), "--no-fallback") {
 			t.Errorf("rank %d: %v", i, err)
 		}
 	}
@@ -149,6 +151,31 @@ func TestBulkIsChecked(t *testing.T) {
 	} {
 		if _, err := backend.NewBulk(cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", cfg, err)
+		}
+	}
+}
+
+// What one side insists on and the pair cannot have is final; what it only asked for is a word in the log.
+func TestHCCLThatCannotBeHad(t *testing.T) {
+	if !needSimulator(t) {
+		t.Skip("no simulator without a C compiler")
+	}
+	for _, insist := range []bool{true, false} {
+		var log bytes.Buffer
+		b, err := backend.NewBulk(backend.Config{
+			Transport: backend.HCCL, NoFallback: insist, Device: "0", Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		comms, errs := pair(t, b.Pair, bulk(t, backend.Config{Transport: backend.TCP}), 2)
+		if errors.Is(errs[0], link.ErrUnusable) != insist || errs[1] != nil || strings.Count(log.String(), "hccl was asked for") != map[bool]int{false: 1}[insist] {
+			t.Errorf("insist %v: %v; logged %s", insist, errors.Join(errs[:]...), log.String())
+		}
+		for _, c := range comms {
+			if c != nil {
+				_ = c.Close()
+			}
 		}
 	}
 }

@@ -3,6 +3,8 @@ package backend
 import (
 	"fmt"
 	"strings"
+
+	"hcclps/p2p/link"
 )
 
 // Transport says what carries the bulk of pairs.
@@ -76,7 +78,7 @@ func first(a, b offer) (try ways, fallback bool, err error) {
 	case both&viaTCP != 0:
 		return viaTCP, false, nil
 	}
-	return 0, false, fmt.Errorf("no common transport: this side takes %v, the other %v; change --transport or drop --no-fallback", a.takes, b.takes)
+	return 0, false, fmt.Errorf("%w: this side takes %v, the other %v; change --transport or drop --no-fallback", link.ErrUnusable, a.takes, b.takes)
 }
 
 // better says whether HCCL is worth making for a pair.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"time"
 
 	"hcclps/p2p"
@@ -64,7 +65,7 @@ func (t *talk) listen() {
 	for {
 		f, err := t.recv()
 		if err == nil && f.kind == kindRefuse {
-			err = fmt.Errorf("%w: the peer says: %s", ErrRefused, printable(f.data))
+			err = refused(f.data)
 		}
 		if err != nil {
 			t.why = err
@@ -132,4 +133,15 @@ func printable(b []byte) string {
 		out = append(out, r)
 	}
 	return string(out)
+}
+
+// refused is what the peer says, with the cause where it is one that a caller may branch on.
+func refused(data []byte) error {
+	text := printable(data)
+	for _, cause := range []error{ErrBudget, ErrChip} {
+		if strings.HasSuffix(text, cause.Error()) {
+			return fmt.Errorf("%w: the peer says: %s%w", ErrRefused, strings.TrimSuffix(text, cause.Error()), cause)
+		}
+	}
+	return fmt.Errorf("%w: the peer says: %s", ErrRefused, text)
 }

@@ -8,6 +8,8 @@ var (
 	ErrBudget = errors.New("device memory budget is spent")
 	// ErrChip means that the chips cannot do it, however often it is tried.
 	ErrChip = errors.New("chip cannot do it")
+	// ErrUnfit means that the two sides can never be a pair: their versions, a simulator and a chip, one device.
+	ErrUnfit = errors.New("the two sides do not fit")
 	// ErrRefused means that one side does not make the pair; the error says why.
 	ErrRefused = errors.New("pair refused")
 	// ErrBusy means that an earlier creation is still stuck in HCCL. It is over after HCCL_CONNECT_TIMEOUT.

@@ -156,7 +156,7 @@ func (p *pairing) greet(ctx context.Context) error {
 		return err
 	}
 	if err := agree(p.mine, p.theirs); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrUnfit, err)
 	}
 	p.piece = min(p.mine.Piece, p.theirs.Piece)
 	p.buffer = min(p.mine.BufferMiB, p.theirs.BufferMiB)

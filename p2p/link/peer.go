@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -13,6 +14,8 @@ import (
 const (
 	minRest = 20 * time.Millisecond
 	maxRest = 500 * time.Millisecond
+
+	unusableRest = 5 * time.Second // after ErrUnusable
 )
 
 // peer is one address of a Client. Its loop connects when a call wants it and keeps the connection until it fails.
@@ -58,6 +61,9 @@ func (p *peer) run(ctx context.Context) {
 		sessions.Go(func() { _ = s.run(ctx) })
 		<-s.done
 		p.set(nil)
+		if errors.Is(s.err, ErrUnusable) {
+			p.refused(s.err)
+		}
 		p.client.remember(s.moves.Stats())
 		p.client.opt.logger.Debug("connection closed", "addr", p.addr, "peer", s.peer.From, "reason", s.err)
 	}
@@ -115,6 +121,15 @@ func (p *peer) failed(err error) {
 	p.err = err
 	p.rest = min(max(2*p.rest, minRest), maxRest)
 	p.until = time.Now().Add(p.rest/2 + rand.N(p.rest/2))
+	p.notify()
+}
+
+// refused keeps calls from trying a pair again that cannot be used.
+func (p *peer) refused(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err = err
+	p.until = time.Now().Add(unusableRest)
 	p.notify()
 }
 

@@ -122,6 +122,10 @@ func (s *Server) serve(ctx context.Context, r *responder) {
 	s.past = s.past.Plus(r.moves.Stats())
 	s.mu.Unlock()
 	r.drop() // no other can come now
+	if errors.Is(err, ErrUnusable) {
+		s.opt.logger.Warn("connection closed", "peer", r.peer.From, "addr", r.addr, "reason", err)
+		return
+	}
 	s.opt.logger.Debug("connection closed", "peer", r.peer.From, "addr", r.addr, "reason", err)
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -97,7 +98,7 @@ func (s *session) failLater(err error) {
 
 // lost makes a fault of the other side, so that errors.Is says ErrPeer.
 func lost(err error) error {
-	if errors.Is(err, ErrPeer) {
+	if errors.Is(err, ErrPeer) || errors.Is(err, ErrUnusable) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrPeer, err)
@@ -135,6 +136,9 @@ func (s *session) common(ctx context.Context, f frame) error {
 	case kindHeartbeat:
 		return nil
 	case kindGoodbye:
+		if why, ok := strings.CutPrefix(string(f.head), ErrUnusable.Error()); ok {
+			return fmt.Errorf("%w: the other side says %q", ErrUnusable, strings.TrimPrefix(why, ": "))
+		}
 		return fmt.Errorf("%w: it said %q", ErrPeer, f.head)
 	case kindSignal:
 		if err := s.moves.Signalled(f.signal); err != nil {
@@ -204,7 +208,16 @@ func (s *session) openComm(ctx context.Context, epoch uint32) (Comm, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, pairTimeout, fmt.Errorf("no comm within %v", pairTimeout))
 	defer cancel()
-	return s.pair(ctx, conns, s.rank)
+	comm, err := s.pair(ctx, conns, s.rank)
+	s.giveUp(err)
+	return comm, err
+}
+
+// giveUp ends the session if its pair cannot be used.
+func (s *session) giveUp(err error) {
+	if errors.Is(err, ErrUnusable) {
+		s.fail(err)
+	}
 }
 
 // failBulk ends the session because large bodies cannot be moved; if the session ended first, nothing happens.
@@ -251,7 +264,7 @@ func (s *session) outcome(err error) error {
 // because is the cause that a body was given up for, unless it had failed of itself, which says more.
 func because(cause, own error) error {
 	var fault *p2p.TransferError
-	if errors.As(own, &fault) && fault.Tries > 0 {
+	if errors.As(own, &fault) && fault.Tries > 0 && !errors.Is(cause, ErrUnusable) {
 		return lost(fmt.Errorf("bulk connection: %w", own))
 	}
 	return cause

@@ -96,7 +96,9 @@ func (c *caller) tryUpgrade(ctx context.Context, dial dialFunc, attempt uint32) 
 func (s *session) makeUpgrade(ctx context.Context, conn net.Conn) (Comm, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, upgradeTimeout, fmt.Errorf("no comm within %v", upgradeTimeout))
 	defer cancel()
-	return s.upgrade(ctx, conn, s.rank)
+	comm, err := s.upgrade(ctx, conn, s.rank)
+	s.giveUp(err)
+	return comm, err
 }
 
 // offerUpgrade hands over a connection of the caller.

@@ -3,6 +3,7 @@ package link_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync"
@@ -10,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"hcclps/p2p/link"
 	"hcclps/p2p/tcp"
@@ -109,7 +112,7 @@ func TestUpgradeThatFails(t *testing.T) {
 				w.keepCalling(2 * time.Minute)
 				s := w.client.Stats()
 				if strings.HasPrefix(who, "only") {
-					if n := len(w.net.dialled()); s.Switches != 0 || s.Resets != 0 || n < 5 || n > 10 {
+					if n := len(w.net.dialled()); s.Switches != 0 || s.Resets != 0 || n < 5 || n > 11 {
 						t.Errorf("%+v, %d connections", s, n)
 					}
 					return
@@ -146,4 +149,59 @@ func TestUpgradeEndsWithTheSession(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 	})
+}
+
+// unusable is an UpgradeFunc of a side that insists on what cannot be had.
+func unusable(_ context.Context, conn net.Conn, _ int) (link.Comm, error) {
+	_ = conn.Close()
+	return nil, fmt.Errorf("%w: no device", link.ErrUnusable)
+}
+
+// Either side may insist. Calls under way end with it, and those that follow.
+func TestUnusablePair(t *testing.T) {
+	for _, who := range []string{"client", "server", "client at once", "server at once"} {
+		t.Run(who, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				waiting := make(chan struct{})
+				w := start(t, echo(func(ctx context.Context, r *link.Request) {
+					close(waiting)
+					<-ctx.Done()
+				}), func(s *settings) {
+					never := &betterPair{takes: time.Hour}
+					pairs := func(ctx context.Context, conns []net.Conn, rank int) (link.Comm, error) {
+						return unusable(ctx, conns[0], rank)
+					}
+					switch s.client.Upgrade, s.server.Upgrade = never.upgrade, never.upgrade; who {
+					case "client":
+						s.client.Upgrade = unusable
+					case "server":
+						s.server.Upgrade = unusable
+					case "client at once":
+						s.client.Pair = pairs
+					case "server at once":
+						s.server.Pair = pairs
+					}
+				})
+				var under errgroup.Group
+				under.Go(func() error {
+					_, err := w.call(link.Call{Head: []byte("wait")})
+					return err
+				})
+				<-waiting
+				began := time.Now()
+				var err error
+				for err == nil && time.Since(began) < time.Minute {
+					_, err = w.call(link.Call{Head: []byte("echo"), Body: [][]byte{noise(100_000, 9)}})
+				}
+				want(t, err, link.ErrUnusable, "no device")
+				want(t, under.Wait(), link.ErrUnusable, "no device")
+				if _, err = w.call(link.Call{Head: []byte("echo")}); !errors.Is(err, link.ErrUnusable) {
+					t.Errorf("the next call: %v", err)
+				}
+				if took := time.Since(began); took > 2*time.Second {
+					t.Errorf("it took %v", took)
+				}
+			})
+		})
+	}
 }
