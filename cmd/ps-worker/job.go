@@ -25,9 +25,6 @@ import (
 
 // newJob checks all flags and opens all files before anything is started.
 func newJob(c *cli.Context) (*job, error) {
-	if err := program.NoArguments(c); err != nil {
-		return nil, err
-	}
 	log, err := program.Logger(c)
 	if err != nil {
 		return nil, err
@@ -39,7 +36,12 @@ func newJob(c *cli.Context) (*job, error) {
 	); err != nil {
 		return nil, err
 	}
-	if j.model, err = modelOptions(c); err != nil {
+	if dir := c.String("load"); dir != "" {
+		if j.prior, err = readPrior(dir); err != nil {
+			return nil, err
+		}
+	}
+	if j.model, err = modelOptions(c, j.prior); err != nil {
 		return nil, err
 	}
 	if err := j.worker(log); err != nil {
@@ -52,12 +54,22 @@ func newJob(c *cli.Context) (*job, error) {
 		return nil, err
 	}
 	j.cfg.Data = j.describeData()
-	return j, j.embed(log)
+	if err := j.embed(log); err != nil {
+		return nil, err
+	}
+	if dir := c.String("save"); dir != "" && j.cfg.Rank == 0 {
+		return j, worker.CheckSave(dir)
+	}
+	return j, nil
 }
 
-// modelOptions are the model's defaults with what the flags say.
-func modelOptions(c *cli.Context) (model.Options, error) {
+// modelOptions are the options of the model to go on with, or else the model's
+// defaults, with what the flags say.
+func modelOptions(c *cli.Context, from *prior) (model.Options, error) {
 	o := model.Defaults(c.String("model"))
+	if from != nil && (!c.IsSet("model") || c.String("model") == from.options.Model) {
+		o = from.options
+	}
 	for flag, value := range map[string]*int{"dim": &o.Dim, "epochs": &o.Epochs, "batch": &o.Batch} {
 		if !c.IsSet(flag) {
 			continue
@@ -73,9 +85,17 @@ func modelOptions(c *cli.Context) (model.Options, error) {
 		}
 		o.Optimizer, o.Dense = opt, opt
 	}
-	s, err := schedule(c.String("schedule"))
-	o.Optimizer.Schedule, o.Dense.Schedule = s, s
-	return o, err
+	if from == nil || c.IsSet("schedule") {
+		s, err := schedule(c.String("schedule"))
+		if err != nil {
+			return o, err
+		}
+		o.Optimizer.Schedule, o.Dense.Schedule = s, s
+	}
+	if from != nil {
+		return o, from.agrees(o)
+	}
+	return o, nil
 }
 
 // optimizer reads NAME[:param=value,...] and checks it against ps/optim; given
@@ -85,7 +105,7 @@ func optimizer(c *cli.Context, o worker.Optimizer) (worker.Optimizer, error) {
 	name, rest, _ := strings.Cut(s, ":")
 	o.Params = maps.Clone(o.Params)
 	if s != "" {
-		o = worker.Optimizer{Name: name, Params: map[string]float64{}}
+		o = worker.Optimizer{Name: name, Params: map[string]float64{}, Schedule: o.Schedule}
 	}
 	if c.IsSet("lr") {
 		if strings.Contains(rest, "lr=") {
@@ -192,8 +212,20 @@ func (j *job) checkNumbers() error {
 	case c.Duration("step-delay") < 0 || c.Duration("op-timeout") <= 0:
 		return program.Usage("--step-delay %v, --op-timeout %v: want no negative delay, and a time above 0", c.Duration("step-delay"), c.Duration("op-timeout"))
 	}
+	return checkServers(c)
+}
+
+// checkServers finds addresses that are none.
+func checkServers(c *cli.Context) error {
 	for _, addr := range c.StringSlice("servers") {
-		if _, _, err := net.SplitHostPort(addr); err != nil && !strings.HasPrefix(addr, "unix:") {
+		if strings.HasPrefix(addr, "unix:") {
+			continue
+		}
+		_, port, err := net.SplitHostPort(addr)
+		if err == nil {
+			_, err = net.DefaultResolver.LookupPort(c.Context, "tcp", port)
+		}
+		if err != nil {
 			return program.Usage("--servers %s: %w", addr, err)
 		}
 	}
@@ -206,6 +238,11 @@ func (j *job) open(log *slog.Logger) error {
 	cfg, err := dataConfig(c, log)
 	if err != nil {
 		return err
+	}
+	if j.prior != nil {
+		if err := j.prior.features(c, &cfg); err != nil {
+			return err
+		}
 	}
 	cfg.Batch, cfg.Seed = j.model.Batch, c.Uint64("seed")
 	test := cfg
@@ -249,8 +286,8 @@ func (j *job) embed(log *slog.Logger) error {
 	if c.Bool("resume") && c.String("dir") == "" {
 		return program.Usage("--resume needs --dir: the folder of the job to go on with")
 	}
-	if _, err := os.Stat(c.String("dir")); c.Bool("resume") && err != nil {
-		return fmt.Errorf("--resume: %w: no job to go on with", err)
+	if _, err := os.Stat(filepath.Join(c.String("dir"), "s1")); c.Bool("resume") && err != nil {
+		return fmt.Errorf("--resume: %s holds no job to go on with: leave --resume out to begin one: %w", c.String("dir"), err)
 	}
 	if replicas := c.Int("replicas"); c.IsSet("replicas") && replicas > 0 {
 		if err := layoutFits(n, replicas, 4); err != nil {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -48,6 +47,9 @@ type road struct {
 const (
 	smallBody = 1 << 20
 	largeBody = 16 << 20
+
+	// roadPatience bounds the making of a pair.
+	roadPatience = 10 * time.Second
 )
 
 func topo(c *cli.Context) error {
@@ -60,26 +62,28 @@ func topo(c *cli.Context) error {
 	if c.Duration("time") <= 0 {
 		return program.Usage("--time %v: want some time", c.Duration("time"))
 	}
-	roads, err := localRoads(c.Context, c.Duration("time"))
-	if err != nil {
+	if err := checkServers(c); err != nil {
 		return err
 	}
-	if len(c.StringSlice("servers")) > 0 {
-		more, err := serverRoads(c)
-		if err != nil {
-			return err
-		}
-		roads = append(roads, more...)
+	roads := []road{}
+	tell := func(r road) { roads = append(roads, r) }
+	if !c.Bool("json") {
+		tell = newRoadTable(c.App.Writer).row
+	}
+	if err := serverRoads(c, tell); err != nil {
+		return err
+	}
+	if err := localRoads(c.Context, c.Duration("time"), tell); err != nil {
+		return err
 	}
 	if c.Bool("json") {
 		return json.NewEncoder(c.App.Writer).Encode(roads)
 	}
-	return renderRoads(c.App.Writer, roads)
+	return nil
 }
 
 // localRoads measures between processes of this host by every transport, and between its NPUs.
-func localRoads(ctx context.Context, each time.Duration) ([]road, error) {
-	var out []road
+func localRoads(ctx context.Context, each time.Duration, tell func(road)) error {
 	for _, transport := range pairbench.Transports() {
 		if transport == pairbench.HCCL {
 			continue
@@ -88,10 +92,10 @@ func localRoads(ctx context.Context, each time.Duration) ([]road, error) {
 		if r.From, r.To = "process", "process"; transport == pairbench.Inproc {
 			r.From, r.To = "goroutine", "goroutine"
 		}
-		out = append(out, r)
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
+		tell(r)
 	}
 	count, err := countDevices()
 	if err != nil || count < 2 {
@@ -101,19 +105,20 @@ func localRoads(ctx context.Context, each time.Duration) ([]road, error) {
 		} else if err != nil {
 			why = err.Error()
 		}
-		return append(out, road{From: "NPU", To: "NPU", Transport: pairbench.HCCL, Why: why}), nil
+		tell(road{From: "NPU", To: "NPU", Transport: pairbench.HCCL, Why: why})
+		return nil
 	}
 	for a := range count {
 		for b := a + 1; b < count; b++ {
 			r := measureRoad(ctx, pairbench.Config{Transport: pairbench.HCCL, Devices: [2]int{a, b}}, each)
 			r.From, r.To = fmt.Sprintf("NPU %d", a), fmt.Sprintf("NPU %d", b)
-			out = append(out, r)
 			if ctx.Err() != nil {
-				return nil, context.Cause(ctx)
+				return context.Cause(ctx)
 			}
+			tell(r)
 		}
 	}
-	return out, nil
+	return nil
 }
 
 func countDevices() (int, error) {
@@ -129,6 +134,9 @@ func countDevices() (int, error) {
 
 // measureRoad measures one pair. What fails is a property of the road.
 func measureRoad(ctx context.Context, cfg pairbench.Config, each time.Duration) road {
+	patience := roadPatience + 3*each
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not measured within %v", patience))
+	defer cancel()
 	out := road{Transport: cfg.Transport}
 	spec := pairbench.Spec{Sizes: []int{8, smallBody, largeBody}, Time: each / 3, Rounds: 3}
 	err := withPair(ctx, cfg, func(ctx context.Context, p *pairbench.Pair) error {
@@ -146,21 +154,30 @@ func measureRoad(ctx context.Context, cfg pairbench.Config, each time.Duration) 
 			return nil
 		})
 	})
+	if ctx.Err() != nil {
+		err = context.Cause(ctx) // what ended with it says less
+	}
 	if err != nil {
 		out.Why, _, _ = strings.Cut(err.Error(), "\n")
 	}
 	return out
 }
 
-func renderRoads(w io.Writer, roads []road) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "FROM\tTO\tTRANSPORT\tUS\tGB/s 1MiB\tGB/s 16MiB")
-	for _, r := range roads {
-		if r.Why != "" {
-			fmt.Fprintf(tw, "%s\t%s\t%s\t-\t-\t-\t%s\n", r.From, r.To, r.Transport, r.Why)
-			continue
-		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%.1f\t%.2f\t%.2f\n", r.From, r.To, r.Transport, r.Micros, r.Small, r.Large)
+// roadTable prints a row as soon as its road is measured.
+type roadTable struct{ w io.Writer }
+
+const roadRow = "%-14s %-22s %-9s %8s %9s %9s"
+
+func newRoadTable(w io.Writer) roadTable {
+	fmt.Fprintf(w, roadRow+"\n", "FROM", "TO", "TRANSPORT", "US", "GB/s 1MiB", "16MiB")
+	return roadTable{w}
+}
+
+func (t roadTable) row(r road) {
+	micros, small, large := "-", "-", "-"
+	if r.Why == "" {
+		micros, small, large = fmt.Sprintf("%.1f", r.Micros), fmt.Sprintf("%.2f", r.Small), fmt.Sprintf("%.2f", r.Large)
 	}
-	return tw.Flush()
+	line := fmt.Sprintf(roadRow+"  %s", r.From, r.To, r.Transport, micros, small, large, r.Why)
+	fmt.Fprintln(t.w, strings.TrimRight(line, " "))
 }

@@ -51,6 +51,8 @@ func TestMistakesAreNamedWithTheNearestValidName(t *testing.T) {
 		{train("--split", "every=1"), 2, []string{"every=N"}},
 		{train("--rank", "2"), 2, []string{"rank 2 of 1"}},
 		{train("--servers", "x:1"), 2, []string{"exclude each other"}},
+		{[]string{"train", "--data", data, "--servers", "localhost:99999"}, 2, []string{"--servers localhost:99999", "port"}},
+		{[]string{"topo", "--servers", "localhost:99999"}, 2, []string{"--servers localhost:99999", "port"}},
 		{train("--resume"), 2, []string{"--dir"}},
 		{train("extra"), 2, []string{`"extra"`}},
 		{[]string{"train", "--embedded", "1"}, 2, []string{"--data"}},
