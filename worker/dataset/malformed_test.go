@@ -2,6 +2,8 @@ package dataset_test
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -119,5 +121,36 @@ func TestSkipBadGoesOnBehindAMalformedRow(t *testing.T) {
 	b := columns(t, dataset.Config{Format: "csv", Paths: []string{file(t, "f", text)}, SkipBad: true}, "features:\n  - {name: a, kind: id}\n")
 	if !slices.Equal(b.Column("a").Keys, []uint64{1, 3, 6, 7}) {
 		t.Errorf("ids %v", b.Column("a").Keys)
+	}
+}
+
+// A malformed first row of ratings is no header.
+func TestBadFirstRatingIsNoHeader(t *testing.T) {
+	open := func(text string) (*dataset.Reader, error) {
+		path := filepath.Join(t.TempDir(), "r")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return dataset.Open(dataset.Config{Format: dataset.FormatRatings, Paths: []string{path}})
+	}
+	for text, rows := range map[string]int{
+		"user::item::rating\n1::2::3\n": 1,
+		"1::2::5\n1::2::3\n":            2,
+		"1::2::abc\n1::2::3\n":          -1,
+		"1::ab::\n1::2::3\n":            -1,
+		"u::i::nan\n1::2::3\n":          -1,
+	} {
+		n := 0
+		r, err := open(text)
+		if err == nil {
+			n, err = r.Count()
+		}
+		var row *dataset.RowError
+		switch {
+		case rows < 0 && (!errors.As(err, &row) || row.Line != 1 || row.Want == ""):
+			t.Errorf("%q: %d rows, %v: want an error of line 1", text, n, err)
+		case rows >= 0 && (n != rows || err != nil):
+			t.Errorf("%q: %d rows, %v: want %d", text, n, err, rows)
+		}
 	}
 }

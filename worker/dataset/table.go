@@ -178,7 +178,9 @@ func (s source) interpret(l layout, rec *record) (layout, error) {
 }
 
 // looksLikeHeader decides by names, not by guessing: a file has a header if its
-// columns were not named otherwise and its label is not called c0, c1, ...
+// columns were not named otherwise and its label is not called c0, c1, ... The
+// header of ratings is text in all three columns: a row with one bad rating is
+// no header.
 func (s source) looksLikeHeader(rec *record) bool {
 	has := func(name string) bool {
 		return slices.ContainsFunc(rec.fields, func(f []byte) bool { return string(f) == name })
@@ -192,8 +194,10 @@ func (s source) looksLikeHeader(rec *record) bool {
 		if len(rec.fields) < 3 {
 			return false
 		}
-		_, want := parseFloat(rec.fields[2])
-		return want != ""
+		return !slices.ContainsFunc(rec.fields[:3], func(f []byte) bool {
+			_, want := parseFloat(f)
+			return want != wantNumber
+		})
 	case s.label != "" && !has(s.label):
 		rest, ok := strings.CutPrefix(s.label, "c")
 		_, number := parseIndex([]byte(rest))
