@@ -36,12 +36,9 @@ func (c *Client) save(ctx context.Context, dir string, about About) error {
 			return err
 		}
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	old, err := saveFolder(dir)
+	if err != nil {
 		return err
-	}
-	old, err := ReadManifest(dir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err // nothing that may be worth keeping is overwritten
 	}
 	m := Manifest{Format: manifestFormat, Version: ModelVersion, Job: c.cfg.Job, Step: c.Clock(), About: about}
 	tables := make([]*table, 0, len(c.tables))
@@ -74,6 +71,51 @@ func (c *Client) save(ctx context.Context, dir string, about About) error {
 		return nil
 	}
 	return removeFiles(dir, old.Tables)
+}
+
+// CheckSave makes the folder of a model to be saved and says what Save would
+// refuse: a folder that cannot be written, or that holds files of others. It is
+// worth calling before a training.
+func CheckSave(dir string) error {
+	_, err := saveFolder(dir)
+	if err == nil {
+		err = tryWrite(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("save model in %s: %w", dir, err)
+	}
+	return nil
+}
+
+// saveFolder makes the folder, or finds it with a model, which it returns, or
+// with nothing. Nothing that may be worth keeping is overwritten.
+func saveFolder(dir string) (old *Manifest, err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make folder: %w", err)
+	}
+	if old, err = ReadManifest(dir); !errors.Is(err, os.ErrNotExist) {
+		return old, err
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		table, _ := filepath.Match("table-*.rows*", f.Name()) // a save that was cut short leaves them
+		manifest, _ := filepath.Match(manifestName+".*.tmp", f.Name())
+		if !table && !manifest {
+			return nil, fmt.Errorf("the folder holds no model but %s: name a new or an empty folder", f.Name())
+		}
+	}
+	return nil, nil
+}
+
+func tryWrite(dir string) error {
+	f, err := os.CreateTemp(dir, manifestName+".*.tmp")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
 func (c *Client) saveTable(ctx context.Context, dir, file string, t *table) (SavedTable, error) {
