@@ -43,6 +43,12 @@ func NewTwoTower(ctx context.Context, c *worker.Client, schema *dataset.Schema, 
 func newTwoTower(ctx context.Context, st *store, schema *dataset.Schema) (*TwoTower, error) {
 	m := &TwoTower{dim: st.o.Dim}
 	sides := st.sides(schema)
+	for i, name := range []string{"user", "item"} {
+		if len(sides[i].fields)+len(sides[i].numbers) == 0 {
+			st.fail("the schema has sparse features %q and numeric ones %q, which leaves none for the %s's tower: "+
+				"want one or more of the user (the first sparse one, if none is named) and one or more of the item, as data of columns has", names(st.fields(schema)), numeric(schema), name)
+		}
+	}
 	m.towers[0] = newTower(ctx, st, "user", sides[0])
 	m.towers[1] = newTower(ctx, st, "item", sides[1])
 	m.bias = st.zeros(ctx, "twotower.bias", 1)
