@@ -1,13 +1,17 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"hcclps/cmd/internal/program"
+	"hcclps/worker"
 	"hcclps/worker/dataset"
 )
 
@@ -41,6 +45,9 @@ func dataConfig(c *cli.Context, log *slog.Logger) (dataset.Config, error) {
 	if err := program.OneOf("--header", c.String("header"), "auto", "yes", "no"); err != nil {
 		return cfg, err
 	}
+	if n := cfg.HashBits; c.IsSet("hash-bits") && (n < 1 || n > 64) {
+		return cfg, program.Usage("--hash-bits %d: want 1 to 64", n)
+	}
 	if h := c.String("header"); h != "auto" {
 		cfg.Header = h
 	}
@@ -51,12 +58,60 @@ func dataConfig(c *cli.Context, log *slog.Logger) (dataset.Config, error) {
 	if cfg.Label, err = dataset.ParseLabel(c.String("label")); err != nil {
 		return cfg, &program.UsageError{Err: err}
 	}
+	if err := fitsFormat(c, cfg); err != nil {
+		return cfg, err
+	}
 	if f := c.String("features"); f != "" {
 		if cfg.Schema, err = dataset.ReadSchema(f); err != nil {
 			return cfg, err
 		}
 	}
 	return cfg, nil
+}
+
+// fitsFormat refuses flags that the format has no use for.
+func fitsFormat(c *cli.Context, cfg dataset.Config) error {
+	if slices.Contains([]string{dataset.FormatCSV, dataset.FormatTSV, dataset.FormatCriteo, dataset.FormatRatings}, cfg.Format) {
+		return nil
+	}
+	for _, flag := range []string{"header", "separator", "hash-bits", "no-label"} {
+		if c.IsSet(flag) {
+			return program.Usage("--%s is for formats of columns, such as csv: --format is %s", flag, cfg.Format)
+		}
+	}
+	if cfg.Label.Column != "" {
+		return program.Usage("--label %s: format %s has no names of columns, its label comes first: want a rule alone, as >=T or =V,W", c.String("label"), cfg.Format)
+	}
+	return nil
+}
+
+// formatHint says what the data was read as, where nobody said and the first
+// line does not fit.
+func formatHint(c *cli.Context, err error) error {
+	if row, ok := errors.AsType[*dataset.RowError](err); ok && row.Line == 1 && !c.IsSet("format") {
+		return fmt.Errorf("%w: read as %s; for columns give --format csv", err, c.String("format"))
+	}
+	return err
+}
+
+// checkMetrics refuses metrics that nobody knows, or that are by a feature the
+// data does not have.
+func checkMetrics(flag string, schema *dataset.Schema, names ...string) error {
+	var sparse []string
+	for i := range schema.Features {
+		if f := &schema.Features[i]; f.Ragged() {
+			sparse = append(sparse, f.Name)
+		}
+	}
+	for _, name := range names {
+		if err := worker.CheckMetric(name); err != nil {
+			return program.Usage("%s: %w", flag, err)
+		}
+		if _, feature, grouped := strings.Cut(name, ":"); grouped && !slices.Contains(sparse, feature) {
+			return program.Usage("%s %s: the data has no sparse feature %q: want one of %s", flag, name, feature, strings.Join(sparse, ", "))
+		}
+	}
+	return nil
 }
 
 // splitEvery reads every=N.

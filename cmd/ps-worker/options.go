@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -38,10 +39,8 @@ func (j *job) training() (worker.TrainOptions, error) {
 	if o.Accumulate < 1 || o.EvalEvery < 0 {
 		return o, program.Usage("--accumulate %d, --eval-every %d: want 1 or more batches, and no negative number of steps", o.Accumulate, o.EvalEvery)
 	}
-	for _, name := range o.Metrics {
-		if err := worker.CheckMetric(name); err != nil {
-			return o, program.Usage("--metrics: %w", err)
-		}
+	if err := checkMetrics("--metrics", j.data.Schema(), o.Metrics...); err != nil {
+		return o, err
 	}
 	if o.EvalEvery > 0 && j.test == nil {
 		return o, program.Usage("--eval-every needs --test or --split: what to evaluate on")
@@ -125,7 +124,7 @@ func settings(flag, s string, into map[string]*float64) error {
 		}
 		name, value, ok := strings.Cut(p, "=")
 		v, err := strconv.ParseFloat(value, 64)
-		if !ok || err != nil || v < 0 || into[name] == nil {
+		if !ok || err != nil || !(v >= 0) || math.IsInf(v, 1) || into[name] == nil {
 			var names []string
 			for n := range into {
 				names = append(names, n)

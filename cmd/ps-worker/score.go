@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,10 +64,10 @@ type saved struct {
 
 // withSaved checks flags and files, loads the model and runs act on it.
 func withSaved(c *cli.Context, act func(context.Context, *saved) error) error {
-	if printed, err := program.PrintedConfig(c); printed || err != nil {
+	if err := program.NoArguments(c); err != nil {
 		return err
 	}
-	if err := program.NoArguments(c); err != nil {
+	if printed, err := program.PrintedConfig(c); printed || err != nil {
 		return err
 	}
 	log, err := program.Logger(c)
@@ -76,7 +77,7 @@ func withSaved(c *cli.Context, act func(context.Context, *saved) error) error {
 	if c.String("load") == "" {
 		return program.Usage("--load is needed: the folder that train --save wrote")
 	}
-	about, options, err := readAbout(c.String("load"))
+	from, err := readPrior(c.String("load"))
 	if err != nil {
 		return err
 	}
@@ -85,30 +86,18 @@ func withSaved(c *cli.Context, act func(context.Context, *saved) error) error {
 		return err
 	}
 	cfg.InOrder, cfg.Batch, cfg.NoLabel = true, 4096, c.Bool("no-label")
-	if cfg.Schema == nil {
-		cfg.Schema = about.Schema
+	if err := from.features(c, &cfg); err != nil {
+		return err
 	}
 	data, err := dataset.Open(cfg)
 	if err != nil {
-		return err
+		return formatHint(c, err)
 	}
-	return errors.Join(onServer(c, log, data, options, act), data.Close())
-}
-
-// readAbout says what model a folder holds.
-func readAbout(dir string) (worker.About, model.Options, error) {
-	var o model.Options
-	m, err := worker.ReadManifest(dir)
-	if err != nil {
-		return worker.About{}, o, err
+	err = checkMetrics("--metrics", data.Schema(), c.StringSlice("metrics")...)
+	if err == nil {
+		err = formatHint(c, onServer(c, log, data, from.options, act))
 	}
-	if m.About.Options == nil {
-		return m.About, o, fmt.Errorf("read model %s: it does not say how it was made: was it saved by a program of your own?", dir)
-	}
-	if err := json.Unmarshal(m.About.Options, &o); err != nil {
-		return m.About, o, fmt.Errorf("read options of model %s: %w", dir, err)
-	}
-	return m.About, o, nil
+	return errors.Join(err, data.Close())
 }
 
 func onServer(c *cli.Context, log *slog.Logger, data *dataset.Reader, o model.Options, act func(context.Context, *saved) error) error {
@@ -137,11 +126,6 @@ func evaluate(ctx context.Context, s *saved) error {
 	names := s.c.StringSlice("metrics")
 	if len(names) == 0 {
 		names = defaultMetrics(s.model)
-	}
-	for _, n := range names {
-		if err := worker.CheckMetric(n); err != nil {
-			return program.Usage("--metrics: %w", err)
-		}
 	}
 	got, err := s.client.Evaluate(ctx, s.model, s.data, names...)
 	if err != nil {
@@ -177,17 +161,35 @@ func defaultMetrics(m worker.Model) []string {
 	return []string{"logloss", "auc", "accuracy"}
 }
 
-func predict(ctx context.Context, s *saved) (err error) {
-	out := s.c.App.Writer
-	if path := s.c.String("out"); path != "" {
-		f, cerr := os.Create(path)
-		if cerr != nil {
-			return fmt.Errorf("write scores: %w", cerr)
-		}
-		defer func() { err = errors.Join(err, f.Close()) }()
-		out = f
+func predict(ctx context.Context, s *saved) error {
+	path := s.c.String("out")
+	if path == "" {
+		return writeScores(ctx, s, s.c.App.Writer)
 	}
-	return writeScores(ctx, s, out)
+	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
+		return predictInto(ctx, s, path) // a pipe or a device: nothing can be put in its place
+	}
+	// Written beside and renamed: a bad row leaves no part of the scores.
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return fmt.Errorf("write scores: %w", err)
+	}
+	err = errors.Join(writeScores(ctx, s, f), f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+func predictInto(ctx context.Context, s *saved, path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("write scores: %w", err)
+	}
+	return errors.Join(writeScores(ctx, s, f), f.Close())
 }
 
 func writeScores(ctx context.Context, s *saved, to io.Writer) error {

@@ -26,7 +26,7 @@ func trainCommand() *cli.Command {
 			"In a job: the same command in each process, with --servers, and RANK and WORLD_SIZE (or --rank and --world).\n" +
 			"A worker that is started again under its name resumes where it was.",
 		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{Name: "model", Value: model.NameLR, Usage: strings.Join(model.Names(), ", "), EnvVars: env("model")},
+			&cli.StringFlag{Name: "model", Value: model.NameLR, Usage: strings.Join(model.Names(), ", ") + "; with --load: that of the saved model", EnvVars: env("model")},
 			&cli.IntFlag{Name: "dim", Usage: "floats of an embedding; default: by model", EnvVars: env("dim")},
 			&cli.StringSliceFlag{Name: "test", Usage: "test `FILES`", EnvVars: env("test")},
 			&cli.StringFlag{Name: "split", Usage: "every=N: row i is test when i % N == N-1", EnvVars: env("split")},
@@ -58,6 +58,9 @@ func trainCommand() *cli.Command {
 }
 
 func train(c *cli.Context) error {
+	if err := program.NoArguments(c); err != nil {
+		return err
+	}
 	if printed, err := program.PrintedConfig(c); printed || err != nil {
 		return err
 	}
@@ -67,15 +70,16 @@ func train(c *cli.Context) error {
 	}
 	defer j.close()
 	if j.local == nil {
-		return j.run(c.Context)
+		return formatHint(c, j.run(c.Context))
 	}
-	return j.local.With(c.Context, j.run)
+	return formatHint(c, j.local.With(c.Context, j.run))
 }
 
 // job is one run of train: what the flags asked for, opened and checked.
 type job struct {
 	c     *cli.Context
 	cfg   worker.Config
+	prior *prior // what --load names; nil: nothing
 	model model.Options
 	how   worker.TrainOptions
 	data  *dataset.Reader
@@ -105,8 +109,11 @@ func (j *job) train(ctx context.Context, client *worker.Client) error {
 	if j.local != nil && client.Clock() > 0 && !j.c.Bool("resume") {
 		return fmt.Errorf("%s holds job %s, at step %d: --resume goes on with it, --job or --dir names another", j.c.String("dir"), j.cfg.Job, client.Clock())
 	}
-	if dir := j.c.String("load"); dir != "" {
-		if _, err := client.Load(ctx, dir); err != nil {
+	if j.local != nil && client.Clock() == 0 && j.c.Bool("resume") {
+		return fmt.Errorf("--resume: %s holds no step of job %s: leave --resume out to begin it", j.c.String("dir"), j.cfg.Job)
+	}
+	if j.prior != nil {
+		if _, err := client.Load(ctx, j.prior.dir); err != nil {
 			return err
 		}
 	}
