@@ -111,6 +111,18 @@ func TestMistakesAreFoundBeforeTheFirstStep(t *testing.T) {
 	}
 }
 
+func TestPrintConfigTakesArgumentsWhereTheCommandDoes(t *testing.T) {
+	for _, name := range [][]string{{"train"}, {"eval"}, {"predict"}, {"topo"}, {"doctor"}, {"bench", "p2p"}, {"bench", "pushpull"}} {
+		code, stdout, stderr := command(t.Context(), append(name, "--print-config", "extra")...)
+		if code != 2 || stdout != "" || !strings.Contains(stderr, "extra") {
+			t.Errorf("%q: exit %d: %s%s", name, code, stderr, stdout)
+		}
+	}
+	if code, stdout, stderr := command(t.Context(), "launch", "--print-config", "--", "true"); code != 0 || stdout == "" {
+		t.Errorf("launch: exit %d: %s%s", code, stderr, stdout)
+	}
+}
+
 func TestResumeOfAnotherJobIsRefused(t *testing.T) {
 	data, dir := someRows(t), t.TempDir()
 	trained(t, "--data", data, "--dir", dir)

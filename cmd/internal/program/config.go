@@ -64,10 +64,16 @@ func text(v any) string {
 }
 
 // PrintedConfig prints the effective values when --print-config asks for it,
-// and says whether it did.
+// and says whether it did. Arguments are refused where the command says nothing
+// of them in ArgsUsage.
 func PrintedConfig(c *cli.Context) (bool, error) {
 	if !c.Bool("print-config") {
 		return false, nil
+	}
+	if c.Command.ArgsUsage == "" {
+		if err := NoArguments(c); err != nil {
+			return true, err
+		}
 	}
 	out := map[string]any{}
 	for _, f := range c.Command.Flags {
