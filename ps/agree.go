@@ -112,6 +112,20 @@ func (s *Server) found(seen map[string]who) (formation, error) {
 	return f, nil
 }
 
+// affordable refuses a cluster that would leave this server without memory,
+// before it is formed. An address stands for who will be there.
+func (s *Server) affordable() error {
+	cfg := layout.Config{Replicas: s.cfg.Replicas, Shards: s.cfg.Shards}
+	for _, addr := range s.cfg.Peers {
+		cfg.Members = append(cfg.Members, layout.Member{ID: addr, Name: addr, Addr: addr})
+	}
+	l, err := layout.New(cfg)
+	if err == nil {
+		_, err = s.memory(formation{Layout: l, Durability: s.cfg.Durability, Scratch: s.cfg.Scratch}, s.cfg.Advertise)
+	}
+	return err
+}
+
 // belongs says why a formation is not this server's.
 func (s *Server) belongs(f formation) error {
 	if f.Cluster != s.cfg.Cluster {

@@ -1,6 +1,7 @@
 package ps
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -20,9 +21,12 @@ func TestConfigFaultsAreAllNamed(t *testing.T) {
 			Config{Dir: "d", Listen: "a:1", Peers: []string{"b:1", "b:1"}, Durability: "ram", Replicas: 3},
 			[]string{"a:1 is not among the servers (Peers, --servers) b:1", "listed twice", `--durability) "ram"`},
 		},
-		"names":   {Config{Dir: "d", Listen: "a:1", Name: "x/y", Cluster: "big one"}, []string{`"x/y"`, `"big one"`}},
-		"scratch": {Config{Dir: "d", Listen: "a:1", Peers: []string{"a:1", "b:1"}, Scratch: true}, []string{"--replicas 0"}},
-		"budget":  {Config{Dir: "d", Listen: "a:1", LogBudget: 1, Memory: -1}, []string{"LogBudget, --log-budget) of 1", "negative"}},
+		"names":    {Config{Dir: "d", Listen: "a:1", Name: "x/y", Cluster: "big one"}, []string{`"x/y"`, `"big one"`}},
+		"scratch":  {Config{Dir: "d", Listen: "a:1", Peers: []string{"a:1", "b:1"}, Scratch: true}, []string{"--replicas 0"}},
+		"budget":   {Config{Dir: "d", Listen: "a:1", LogBudget: 1, Memory: -1}, []string{"LogBudget, --log-budget) of 1", "negative"}},
+		"shards":   {Config{Dir: "d", Shards: 3}, []string{"3 shards", "--shards", "[1, 1024]"}},
+		"replicas": {Config{Dir: "d", Replicas: -1}, []string{"-1 replicas", "--replicas"}},
+		"servers":  {Config{Dir: "d", Listen: "a:1", Peers: []string{"a:1"}, Replicas: 3}, []string{"3 replicas need as many servers", "--servers"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := New(c.cfg)
@@ -76,12 +80,37 @@ func TestMemoryThatCannotHoldIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.memory(formation{Layout: l, Durability: QuorumDisk}); err != nil {
+	if _, err := s.memory(formation{Layout: l, Durability: QuorumDisk}, "x"); err != nil {
 		t.Errorf("logs on disk: %v", err)
 	}
-	_, err = s.memory(formation{Layout: l, Durability: QuorumMemory})
+	_, err = s.memory(formation{Layout: l, Durability: QuorumMemory}, "x")
 	if err == nil || !strings.Contains(err.Error(), "--memory") || !strings.Contains(err.Error(), "--log-budget") {
 		t.Errorf("64 MiB of logs in 64 MiB: %v", err)
+	}
+}
+
+func TestMemoryThatCannotHoldIsRefusedBeforeAnythingIsRecorded(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg  Config
+		want string
+	}{
+		"one byte": {Config{Memory: 1}, "--memory"},
+		"logs":     {Config{Peers: []string{"a:1", "b:1", "c:1"}, Memory: 200 << 20, LogBudget: 16 << 20, Durability: QuorumMemory}, "16 groups here"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.cfg.Dir, c.cfg.Listen, c.cfg.Network, c.cfg.AllowSameHost = t.TempDir(), "a:1", inproc.NewNetwork(), true
+			s, err := New(c.cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = s.Run(t.Context())
+			if _, ok := errors.AsType[*ConfigError](err); !ok || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("run: %v", err)
+			}
+			if s.self.ID != "" {
+				t.Error("an identity was made")
+			}
+		})
 	}
 }
 

@@ -62,10 +62,11 @@ func (s *Server) work(ctx context.Context) error {
 // starts: a server with one lost log starts none.
 func (s *Server) openGroups() (*groups, error) {
 	f, _ := s.formed()
-	mem, err := s.memory(f)
+	mem, err := s.memory(f, s.self.ID)
 	if err != nil {
 		return nil, err
 	}
+	mem.say(s.log)
 	logRoot, inMemory, err := s.logRoot(f)
 	if err != nil {
 		return nil, err
@@ -202,7 +203,7 @@ func (s *Server) chooseLogRoot(f formation) (string, error) {
 	if f.Durability != QuorumMemory {
 		return inside, nil
 	}
-	need := int64(s.shardsHere(f)) * s.cfg.LogBudget
+	need := int64(shardsOf(f, s.self.ID)) * s.cfg.LogBudget
 	dir := MemoryLogDir(s.cfg.Cluster, s.cfg.Name)
 	err := raftlog.CheckSpace(tmpfs, need)
 	if err == nil {
@@ -215,9 +216,10 @@ func (s *Server) chooseLogRoot(f formation) (string, error) {
 	return dir, nil
 }
 
-func (s *Server) shardsHere(f formation) (n int) {
+// shardsOf counts the shards of which a server has a replica.
+func shardsOf(f formation, server string) (n int) {
 	for id := range f.Groups() {
-		if id != layout.MetaGroup && slices.Contains(f.Replicas(id), s.self.ID) {
+		if id != layout.MetaGroup && slices.Contains(f.Replicas(id), server) {
 			n++
 		}
 	}

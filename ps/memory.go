@@ -2,6 +2,7 @@ package ps
 
 import (
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"strings"
 
@@ -27,30 +28,36 @@ const (
 )
 
 // shares is how a server's memory is meant to be used, in bytes.
-type shares struct{ limit, log, inbox, copies int64 }
+type shares struct {
+	limit, log, inbox, copies int64
+	given                     bool // limit was; else it is what the machine has free
+}
 
-// memory plans the use of memory, says it aloud, and refuses a plan that cannot hold.
-func (s *Server) memory(f formation) (shares, error) {
-	m := shares{limit: s.cfg.Memory}
-	if m.limit == 0 {
-		free, of, err := raftlog.FreeMemory()
+// memory plans the use of memory by the server that is self in f, and refuses a plan that cannot hold.
+func (s *Server) memory(f formation, self string) (shares, error) {
+	m, groups := shares{limit: s.cfg.Memory, given: s.cfg.Memory != 0}, shardsOf(f, self)
+	if !m.given {
+		free, _, err := raftlog.FreeMemory()
 		if err != nil {
 			return m, fmt.Errorf("%w: say how much this server may use (Memory, --memory)", err)
 		}
-		s.log.Info("memory not given: all that is free", "bytes", free, "of", of)
 		m.limit = free
 	}
 	m.copies = min(maxCopies, m.limit/copyShare)
 	m.inbox = max(minInbox, m.limit/inboxShare)
 	if f.Durability == QuorumMemory && !f.Scratch {
-		m.log = int64(s.shardsHere(f)) * s.cfg.LogBudget
+		m.log = int64(groups) * s.cfg.LogBudget
 	}
 	fixed := m.log + m.inbox + m.copies
-	s.log.Info("memory: peak = tables + log + inbox + copies", "limit", m.limit, "log", m.log, "inbox", m.inbox, "copies", m.copies, "left_for_tables", m.limit-fixed)
 	if fixed > m.limit {
-		return m, fmt.Errorf("log %d + inbox %d + copies %d bytes are more than the %d this server may use: raise that (Memory, --memory), or lower the log budget (LogBudget, --log-budget; now %d a group, %d groups here)", m.log, m.inbox, m.copies, m.limit, s.cfg.LogBudget, s.shardsHere(f))
+		return m, fmt.Errorf("log %d + inbox %d + copies %d bytes are more than the %d this server may use: raise that (Memory, --memory), or lower the log budget (LogBudget, --log-budget; now %d a group, %d groups here)", m.log, m.inbox, m.copies, m.limit, s.cfg.LogBudget, groups)
 	}
 	return m, nil
+}
+
+// say tells how memory is meant to be used.
+func (m shares) say(log *slog.Logger) {
+	log.Info("memory: peak = tables + log + inbox + copies", "limit", m.limit, "given", m.given, "log", m.log, "inbox", m.inbox, "copies", m.copies, "left_for_tables", m.limit-m.log-m.inbox-m.copies)
 }
 
 // under says whether a path is inside a folder.

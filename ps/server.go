@@ -125,6 +125,11 @@ func (s *Server) recall() error {
 	if s.cfg, err = s.cfg.recorded(s.store, id, f); err != nil {
 		return err
 	}
+	if f == nil {
+		if err := s.affordable(); err != nil {
+			return &ConfigError{fmt.Errorf("configure server %q in %s: %w", s.cfg.Name, s.cfg.Dir, err)}
+		}
+	}
 	if s.self, err = identify(s.store, s.cfg); err != nil {
 		return err
 	}

@@ -53,11 +53,10 @@ func (c Config) reachable() (Config, error) {
 		return c, fmt.Errorf("address to listen on (Listen, --listen): %w", err)
 	}
 	var errs []error
-	if c.Advertise == "" && unspecified(at) {
-		errs = append(errs, fmt.Errorf("address to listen on (Listen, --listen) %s is none that others can dial: say which they shall (Advertise, --advertise)", listen))
-	}
 	if c.Advertise, err = backend.ResolveAddress(def(c.Advertise, at)); err != nil {
 		errs = append(errs, fmt.Errorf("address others dial (Advertise, --advertise): %w", err))
+	} else if unspecified(c.Advertise) {
+		errs = append(errs, fmt.Errorf("address others dial (Advertise, --advertise; default Listen, --listen) %s is none that others can dial: say one of this host", c.Advertise))
 	}
 	if !c.Insecure && c.TLSCert == "" && c.TokenFile == "" && !loopback(at) {
 		errs = append(errs, exposed(listen))
