@@ -1,8 +1,12 @@
 package meta
 
 import (
+	"cmp"
 	"encoding/json"
+	"maps"
 	"math"
+	"slices"
+	"strings"
 
 	"hcclps/ps/wire"
 )
@@ -62,8 +66,8 @@ func (j *job) admitTable(t *wire.Table) (needed bool, a wire.Answer) {
 			continue
 		}
 		t.ID = have.ID
-		if was, is := show(have), show(*t); was != is {
-			return false, refuse(wire.Refused, "table %q exists as %s; asked for as %s", t.Name, was, is)
+		if was, is := differences(have, *t); was != is {
+			return false, refuse(wire.Refused, "table %q of the job has %s, and was asked for with %s: a job and the model loaded into it keep the model, size and optimizer they began with", t.Name, was, is)
 		}
 		return false, wire.Answer{}
 	}
@@ -71,14 +75,39 @@ func (j *job) admitTable(t *wire.Table) (needed bool, a wire.Answer) {
 	return true, wire.Answer{}
 }
 
-// show is a table's description; encoding/json sorts the maps, so that equal
-// descriptions have equal text.
-func show(t wire.Table) string {
-	b, err := json.Marshal(t)
-	if err != nil { // a number JSON has no word for
-		return err.Error()
+// differences is what the descriptions of two tables do not have in common, as
+// each of them has it; both are empty for equal ones.
+func differences(a, b wire.Table) (ofA, ofB string) {
+	fieldsA, fieldsB := fields(a), fields(b)
+	both := maps.Clone(fieldsA)
+	maps.Copy(both, fieldsB)
+	plain := strings.NewReplacer(`"`, "", "{", "(", "}", ")", ":", "=", ",", ", ")
+	var inA, inB []string
+	for _, name := range slices.Sorted(maps.Keys(both)) {
+		if fieldsA[name] != fieldsB[name] {
+			inA = append(inA, name+" "+plain.Replace(cmp.Or(fieldsA[name], "none")))
+			inB = append(inB, name+" "+plain.Replace(cmp.Or(fieldsB[name], "none")))
+		}
 	}
-	return string(b)
+	return strings.Join(inA, ", "), strings.Join(inB, ", ")
+}
+
+// fields are the values of a table's description by their names, as text;
+// encoding/json sorts maps, so that equal values have equal text.
+func fields(t wire.Table) map[string]string {
+	b, err := json.Marshal(t)
+	var raw map[string]json.RawMessage
+	if err == nil {
+		err = json.Unmarshal(b, &raw)
+	}
+	out := map[string]string{}
+	if err != nil { // a number JSON has no word for
+		out["fault"] = err.Error()
+	}
+	for name, value := range raw {
+		out[name] = string(value)
+	}
+	return out
 }
 
 // stage moves the plan in flight on. A stage that is behind, or of a plan that is

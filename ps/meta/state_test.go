@@ -137,9 +137,10 @@ func TestTablesGetIDsInOrder(t *testing.T) {
 		t.Errorf("the same table again: %+v", r)
 	}
 	differs := w
-	differs.Params = map[string]float64{"lr": 0.2, "wd": 0}
+	differs.Params, differs.Optimizer = map[string]float64{"lr": 0.2, "wd": 0}, "adam"
 	r = apply1(t, s, kindPlan, planEntry{Job: "j", Plan: wire.Plan{Kind: wire.PlanTable, Table: differs}})
-	if r.Answer.Status != wire.Refused || !strings.Contains(r.Answer.Detail, `"lr":0.1`) || !strings.Contains(r.Answer.Detail, `"lr":0.2`) {
+	if r.Answer.Status != wire.Refused || !strings.Contains(r.Answer.Detail, "has optimizer sgd, params (lr=0.1, wd=0), and was asked for with optimizer adam, params (lr=0.2, wd=0)") ||
+		strings.Contains(r.Answer.Detail, "zeros") {
 		t.Errorf("a differing table: %v %s", r.Answer.Status, r.Answer.Detail)
 	}
 	v := wire.Table{Name: "v", Dim: 4}
