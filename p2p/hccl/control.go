@@ -139,8 +139,8 @@ func printable(b []byte) string {
 func refused(data []byte) error {
 	text := printable(data)
 	for _, cause := range []error{ErrBudget, ErrChip} {
-		if strings.HasSuffix(text, cause.Error()) {
-			return fmt.Errorf("%w: the peer says: %s%w", ErrRefused, strings.TrimSuffix(text, cause.Error()), cause)
+		if why, ok := strings.CutSuffix(text, cause.Error()); ok {
+			return fmt.Errorf("%w: the peer says: %s%w", ErrRefused, why, cause)
 		}
 	}
 	return fmt.Errorf("%w: the peer says: %s", ErrRefused, text)

@@ -137,7 +137,7 @@ func readShort(r io.Reader) ([]byte, error) {
 	}
 	size := binary.LittleEndian.Uint32(n[:])
 	if size > maxHello {
-		return nil, fmt.Errorf("read hello: %d bytes announced, at most %d: %w", size, maxHello, ErrMalformed)
+		return nil, fmt.Errorf("read hello: begins with %q, which is no length up to %d: %w", n, maxHello, ErrMalformed)
 	}
 	b := make([]byte, size)
 	_, err := io.ReadFull(r, b)

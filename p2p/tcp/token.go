@@ -99,6 +99,9 @@ func challenge(rw io.ReadWriter, token, binding []byte) error {
 	}
 	mac := make([]byte, sha256.Size)
 	if _, err := io.ReadFull(rw, mac); err != nil {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			err = errors.New("it left instead") // and this is more than that it left
+		}
 		return fmt.Errorf("no proof of the token: %w: perhaps the caller has another one", err)
 	}
 	if !hmac.Equal(mac, proof(token, "client", theirs, mine, binding)) {
