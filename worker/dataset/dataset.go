@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -100,6 +101,8 @@ func (c Config) validateColumns() error {
 		return fmt.Errorf("separator %q: want no blank, quote, line end or NUL", c.Separator)
 	case c.NoLabel && c.Schema == nil:
 		return errors.New("data without label needs a schema: features are inferred from training data")
+	case !tabular && c.HashBits != 0:
+		return fmt.Errorf("hash bits %d: ids of format %s are numbers that are not hashed: they are for formats of columns: %s", c.HashBits, cmp.Or(c.Format, FormatLibsvm), strings.Join(tabularFormats(), ", "))
 	case c.HashBits < 0 || c.HashBits > 64:
 		return fmt.Errorf("hash bits %d: want 1 to 64", c.HashBits)
 	}

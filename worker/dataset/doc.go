@@ -59,7 +59,8 @@
 // criteo: tabs, no header, no quotes: a label, 13 numbers, 26 ids.
 //
 // ratings: user, item, rating and more, separated by ::, tab or comma. Without
-// features user and item are ids and the rating is the label, as a number.
+// features user and item are ids and the rating is the label, as a number. A
+// first line of three texts is a header.
 //
 // libsvm: `label index:value index:value ...`, with rising indices, which become
 // keys unchanged, in one feature named Features. libfm: the same with a number
