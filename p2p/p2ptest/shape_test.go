@@ -19,10 +19,10 @@ func TestShape(t *testing.T) {
 		from := p2ptest.Shape{Bandwidth: 1e6, Latency: 30 * time.Millisecond}.Conn(a)
 		want := bytes.Repeat([]byte("0123456789abcde"), 100_000)
 		began := time.Now()
-		var left time.Duration
+		sent := make(chan time.Duration, 1)
 		go func() {
 			_, _ = from.Write(want)
-			left = time.Since(began)
+			sent <- time.Since(began)
 		}()
 		got := make([]byte, len(want))
 		if _, err := b.Read(got[:1]); err != nil {
@@ -37,6 +37,7 @@ func TestShape(t *testing.T) {
 		if d := firstAt - 95*time.Millisecond; d.Abs() > slack { // 64 KiB and the latency
 			t.Errorf("the first piece was there after %v", firstAt)
 		}
+		left := <-sent
 		if d := left - 1500*time.Millisecond; d.Abs() > slack {
 			t.Errorf("1.5 MB left in %v", left)
 		}

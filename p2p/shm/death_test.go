@@ -64,8 +64,8 @@ func (p *process) mustReturn(t *testing.T, want error) {
 }
 
 func TestKilledWhileNegotiating(t *testing.T) {
+	leavesNothing(t)
 	for _, writes := range []int{0, 1} {
-		leavesNothing(t)
 		p := startPeer(t, "tcp", "stall:"+string(rune('0'+writes)))
 		failed := make(chan error, 1)
 		go func() {
@@ -86,8 +86,8 @@ func TestKilledWhileNegotiating(t *testing.T) {
 }
 
 func TestKilledIdle(t *testing.T) {
+	leavesNothing(t)
 	for _, network := range []string{"unix", "tcp"} {
-		leavesNothing(t)
 		p := startPeer(t, network, "idle")
 		c := p.join(t, shm.Config{})
 		p.says(t, "idle")
