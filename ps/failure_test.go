@@ -414,6 +414,20 @@ func TestLocalInARemovedFolderBeginsAnew(t *testing.T) {
 	}
 }
 
+// The only copy of what is to be gone on with is on disk.
+func TestLocalOfOneCopyInANamedFolderIsOnDisk(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		for range 2 {
+			liveOn(t, ps.LocalConfig{Servers: 1, Dir: dir, LogBudget: 4 << 20, Shards: 1})
+		}
+		if seg, err := filepath.Glob(filepath.Join(dir, "s1", "log", "group-1", "*.seg")); err != nil || len(seg) == 0 {
+			t.Errorf("no log of the shard in the data folder (%v)", err)
+		}
+	})
+}
+
 // liveOn runs a local cluster until it is ready.
 func liveOn(t *testing.T, cfg ps.LocalConfig) {
 	t.Helper()

@@ -105,7 +105,7 @@ func (l *Local) server(i int, dir, logDir string) Config {
 	switch {
 	case logDir != "":
 		cfg.LogDir = filepath.Join(logDir, name)
-	case c.Durability == QuorumMemory:
+	case c.Durability == QuorumMemory && c.Replicas > 1:
 		cfg.LogDir = filepath.Join(dir, name, "log") // no room in memory: never the folder of another cluster
 	}
 	if n, ok := c.Network.(*inproc.Network); ok {
@@ -186,6 +186,8 @@ func (l *Local) folders() (dir, logDir string, err error) {
 		return dir, "", nil
 	case l.temporary:
 		return dir, l.drawLogDir(8), nil // doctor knows by the length that nobody comes back for it
+	case l.cfg.Replicas == 1:
+		return dir, "", nil // of the only copy: on disk
 	}
 	logDir, err = FolderRecord(dir, logsRecord, func() string { return def(l.drawLogDir(16), inData) })
 	if logDir == inData {
