@@ -40,6 +40,8 @@
 // better Comm. It may take a minute. Then bodies go over that, from one chunk to the next. When it dies they go on over
 // what [PairFunc] makes, at once, and the upgrade is tried again after 1 s and up to a minute.
 //
+// A PairFunc or an UpgradeFunc that fails with [ErrUnusable] ends the session on both sides, and for 5 s no other is made.
+//
 // # Goroutines
 //
 // Run of Client and Server own all goroutines; an idle connection has four (owner, read, write, and that of the
@@ -65,7 +67,7 @@
 //	3 signal     id 0; u8 kind, u32 epoch, u64 id, u64 offset, u32 bytes, text to the end: a p2p.Signal
 //	4 cancel
 //	5 heartbeat  id 0
-//	6 goodbye    id 0; the reason as text
+//	6 goodbye    id 0; the reason as text, which begins with that of ErrUnusable if it is final
 //	7 welcome    id 0; u32 calls that may be out at once; the acceptor's first frame
 //
 // Only the dialler calls, so an id names one call and direction of bodies: its own travels to the acceptor, the reply's
