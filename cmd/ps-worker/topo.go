@@ -49,7 +49,7 @@ const (
 	largeBody = 16 << 20
 
 	// roadPatience bounds the making of a pair.
-	roadPatience = 10 * time.Second
+	roadPatience = 40 * time.Second
 )
 
 func topo(c *cli.Context) error {

@@ -61,7 +61,7 @@ type Host struct {
 
 // What bounds everything that is done before the Comm is there.
 const (
-	setup     = 10 * time.Second
+	setup     = 30 * time.Second
 	setupHCCL = time.Minute
 )
 
