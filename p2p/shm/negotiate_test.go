@@ -49,18 +49,18 @@ func namespaces(flags uintptr) *syscall.SysProcAttr {
 	}
 }
 
-func TestOtherPIDNamespace(t *testing.T) {
+func TestOtherPIDNamespaceNeedsRoot(t *testing.T) {
 	stranger(t, "tcp", namespaces(syscall.CLONE_NEWPID))
 }
 
 // A descriptor passes over a Unix socket from one PID namespace to another.
-func TestOtherPIDNamespaceOverUnixSocket(t *testing.T) {
+func TestOtherPIDNamespaceOverUnixSocketNeedsRoot(t *testing.T) {
 	leavesNothing(t)
 	c := startPeerAs(t, "unix", "echo:8", namespaces(syscall.CLONE_NEWPID)).join(t, shm.Config{})
 	exchange(t, c, 8)
 }
 
-func TestOtherUser(t *testing.T) {
+func TestOtherUserNeedsRoot(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can start a process of another user")
 	}

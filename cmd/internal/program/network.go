@@ -12,16 +12,12 @@ import (
 
 // NetworkFlags are on every command that connects to servers, and on serve.
 func NetworkFlags() []cli.Flag {
-	return append([]cli.Flag{
+	return []cli.Flag{
 		&cli.StringFlag{Name: "tls-cert", Usage: "certificate of this process, PEM `FILE`; with --tls-key and --tls-ca every TCP connection is TLS 1.3", EnvVars: Env("tls-cert")},
 		&cli.StringFlag{Name: "tls-key", Usage: "its key, PEM `FILE`", EnvVars: Env("tls-key")},
 		&cli.StringFlag{Name: "tls-ca", Usage: "the cluster's CA, PEM `FILE`", EnvVars: Env("tls-ca")},
-	}, TokenFlag())
-}
-
-// TokenFlag is the one of NetworkFlags that has a use within a host.
-func TokenFlag() cli.Flag {
-	return &cli.StringFlag{Name: "token-file", Usage: "`FILE` of a secret that every process of the cluster must know", EnvVars: Env("token-file")}
+		&cli.StringFlag{Name: "token-file", Usage: "`FILE` of a secret that every process of the cluster must know", EnvVars: Env("token-file")},
+	}
 }
 
 // Network is what NetworkFlags describe, to reach the servers of a cluster. What
