@@ -47,19 +47,14 @@ func decodeOffer(b []byte) (offer, error) {
 func exchange(ctx context.Context, conn net.Conn, ours offer) (offer, error) {
 	ctx, cancel := context.WithTimeout(ctx, offerTimeout)
 	defer cancel()
-	struck := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(struck)
-		_ = conn.SetDeadline(time.Unix(1, 0)) // fails only on a closed conn
-	})
+	release := p2p.Bound(ctx, conn)
 	var b [offerSize]byte
 	_, err := conn.Write(ours.encode())
 	if err == nil {
 		_, err = io.ReadFull(conn, b[:])
 	}
-	if !stop() {
-		<-struck
-		return offer{}, fmt.Errorf("exchange offers of transports with %s: %w", conn.RemoteAddr(), context.Cause(ctx))
+	if ended := release(); ended != nil {
+		return offer{}, fmt.Errorf("exchange offers of transports with %s: %w", conn.RemoteAddr(), ended)
 	}
 	if err != nil {
 		return offer{}, fmt.Errorf("exchange offers of transports with %s: %w: %w", conn.RemoteAddr(), p2p.ErrPeer, err)

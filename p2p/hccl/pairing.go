@@ -50,10 +50,10 @@ func (d *Device) pair(ctx context.Context, conn net.Conn, rank int) (*Comm, erro
 		}
 	})
 	d.live.Go(p.listen)
-	unhook := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	release := p2p.Bound(ctx, conn)
 	err := p.make(ctx)
-	if !unhook() && err == nil {
-		err = context.Cause(ctx)
+	if ended := release(); ended != nil && err == nil {
+		err = ended
 		d.bury(p.bond, endDrained, func(error) {})
 	}
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"time"
+
+	"hcclps/p2p"
 )
 
 // Version is the version of the wire format of this package.
@@ -179,10 +181,10 @@ func handshake(ctx context.Context, conn net.Conn, f func() error) error {
 	if err := conn.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	release := p2p.Bound(ctx, conn)
 	err := f()
-	if !stop() {
-		return context.Cause(ctx)
+	if ended := release(); ended != nil {
+		return ended
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("%w: silent for %v", ErrPeer, helloTimeout)

@@ -85,10 +85,10 @@ func Negotiate(ctx context.Context, conn net.Conn, rank int, config Config) (*Co
 func negotiate(ctx context.Context, conn net.Conn, rank int, config Config) (*Comm, error) {
 	ctx, cancel := context.WithTimeout(ctx, config.Timeout)
 	defer cancel()
-	release, err := bound(ctx, conn)
-	if err != nil {
+	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
+	release := p2p.Bound(ctx, conn)
 	n := negotiation{conn: conn, rank: rank, config: config}
 	c, err := n.run()
 	if broken := release(); broken != nil { // only now is it sure that the deadline does not strike later
@@ -98,22 +98,6 @@ func negotiate(ctx context.Context, conn net.Conn, rank int, config Config) (*Co
 		return nil, broken
 	}
 	return c, err
-}
-
-// bound ends what waits for conn when ctx ends. What it returns takes that back, or tells that ctx has ended.
-func bound(ctx context.Context, conn net.Conn) (func() error, error) {
-	struck := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(struck)
-		_ = conn.SetDeadline(time.Unix(1, 0)) // fails only on a closed conn
-	})
-	return func() error {
-		if !stop() {
-			<-struck
-			return context.Cause(ctx)
-		}
-		return nil
-	}, conn.SetDeadline(time.Time{})
 }
 
 // negotiation is the state of one.

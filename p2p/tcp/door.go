@@ -45,7 +45,7 @@ func (n Network) knock(ctx context.Context, conn net.Conn, addr string) (net.Con
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, admitTimeout, fmt.Errorf("it was silent for %v", admitTimeout))
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	release := p2p.Bound(ctx, conn)
 	var binding []byte
 	var err error
 	admitted, inside := conn, conn
@@ -63,8 +63,8 @@ func (n Network) knock(ctx context.Context, conn net.Conn, addr string) (net.Con
 	if err == nil {
 		err = n.introduce(inside, binding)
 	}
-	if !stop() {
-		return nil, context.Cause(ctx)
+	if ended := release(); ended != nil {
+		return nil, ended
 	}
 	if err != nil {
 		return nil, n.why(err)

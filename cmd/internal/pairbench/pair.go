@@ -149,10 +149,10 @@ func Dial(ctx context.Context, cfg Config, addr string) (*Pair, error) {
 
 // hear reads the number of a connection, which the dialler writes first.
 func hear(ctx context.Context, c net.Conn, want int) error {
-	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
+	release := p2p.Bound(ctx, c)
 	var b [1]byte
-	if _, err := io.ReadFull(c, b[:]); err != nil {
+	_, err := io.ReadFull(c, b[:])
+	if err = errors.Join(release(), err); err != nil {
 		return err
 	}
 	if int(b[0]) != want {
