@@ -66,7 +66,8 @@ func Axpby(dst []float32, a float32, x []float32, b float32, y []float32) {
 func axpbyPlain(dst []float32, a float32, x []float32, b float32, y []float32) {
 	x, y = x[:len(dst)], y[:len(dst)]
 	for i := range dst {
-		dst[i] += float32(float32(a*x[i]) + float32(b*y[i]))
+		sum := float32(a*x[i]) + float32(b*y[i])
+		dst[i] = sum + dst[i]
 	}
 }
 

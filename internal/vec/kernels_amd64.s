@@ -1222,7 +1222,7 @@ tail:
 	VMULPS    Z2, Z0, Z2
 	VMULPS    Z3, Z1, Z3
 	VADDPS    Z3, Z2, Z2
-	VADDPS    Z2, Z4, Z4
+	VADDPS    Z4, Z2, Z4
 	VMOVUPS   Z4, K1, (AX)
 
 done:

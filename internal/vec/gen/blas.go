@@ -61,7 +61,7 @@ func axpby(s isa) {
 		VMULPS(left, a, left)
 		VMULPS(right, b, right)
 		VADDPS(right, left, left)
-		VADDPS(left, sum, sum)
+		VADDPS(sum, left, sum) // of two NaNs the first, as in the loop
 		VMOVUPS(sum, mask, Mem{Base: dst})
 		Label("done")
 	}
