@@ -48,7 +48,7 @@ func (k kernel) touched(n int) int64 {
 	switch k.name {
 	case "add", "axpy", "scale":
 		writes = 1
-	case "dot", "sumSquares", "adamNorms":
+	case "dot", "nonFinite", "sumSquares", "adamNorms":
 		writes = 0
 	}
 	return int64(4 * n * (reads + writes))

@@ -205,6 +205,18 @@ func dotFast(a, b []float32) (float32, bool) {
 	}
 }
 
+// finiteFast is how many elements it has seen to be finite.
+func finiteFast(x *float32, n int) int {
+	switch active {
+	case avx512:
+		return finiteAVX512(x, n)
+	case avx2:
+		return finiteAVX2(x, n)
+	default:
+		return 0
+	}
+}
+
 // gatherRowsFast says whether it took the rows, of which there is one at least.
 func gatherRowsFast(dst *float32, rows **float32, n, dim int) bool {
 	switch {

@@ -51,6 +51,7 @@ func kernels() []kernel {
 			return nil
 		}},
 		{"dot", 2, 0, func(_ []float64, s [][]float32) []float64 { return []float64{float64(Dot(s[0], s[1]))} }},
+		{"nonFinite", 1, 0, func(_ []float64, s [][]float32) []float64 { return []float64{float64(NonFinite(s[0]))} }},
 		{"sgd", 2, 2, func(c []float64, s [][]float32) []float64 { (&SGD{c[0], c[1]}).Update(s[0], s[1]); return nil }},
 		{"momentum", 3, 3, func(c []float64, s [][]float32) []float64 {
 			(&Momentum{c[0], c[1], c[2]}).Update(s[0], s[1], s[2])

@@ -29,6 +29,11 @@ func axpbyAVX2(dst *float32, a float32, x *float32, b float32, y *float32, n int
 //go:noescape
 func dotAVX2(a *float32, b *float32, n int) float32
 
+// finiteAVX2 is how many elements, in whole turns, come before the first turn that has a NaN or an infinity.
+//
+//go:noescape
+func finiteAVX2(x *float32, n int) int
+
 // sgdAVX2 takes the first n &^ 3 elements.
 //
 //go:noescape
@@ -113,6 +118,11 @@ func axpbyAVX512(dst *float32, a float32, x *float32, b float32, y *float32, n i
 //
 //go:noescape
 func dotAVX512(a *float32, b *float32, n int) float32
+
+// finiteAVX512 is how many elements, in whole turns, come before the first turn that has a NaN or an infinity.
+//
+//go:noescape
+func finiteAVX512(x *float32, n int) int
 
 // sgdAVX512 takes any n.
 //

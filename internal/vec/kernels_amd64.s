@@ -305,6 +305,41 @@ fold:
 	VZEROUPPER
 	RET
 
+// func finiteAVX2(x *float32, n int) int
+// Requires: AVX, AVX2
+TEXT ·finiteAVX2(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ         x+0(FP), AX
+	MOVQ         n+8(FP), CX
+	XORQ         DX, DX
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Y0
+	SUBQ         $0x00000020, CX
+	JL           over
+
+turn:
+	VPAND    (AX)(DX*4), Y0, Y1
+	VPCMPEQD Y0, Y1, Y1
+	VPAND    32(AX)(DX*4), Y0, Y2
+	VPCMPEQD Y0, Y2, Y2
+	VPOR     Y2, Y1, Y1
+	VPAND    64(AX)(DX*4), Y0, Y2
+	VPCMPEQD Y0, Y2, Y2
+	VPOR     Y2, Y1, Y1
+	VPAND    96(AX)(DX*4), Y0, Y2
+	VPCMPEQD Y0, Y2, Y2
+	VPOR     Y2, Y1, Y1
+	VPTEST   Y1, Y1
+	JNZ      over
+	ADDQ     $0x00000020, DX
+	SUBQ     $0x00000020, CX
+	JGE      turn
+
+over:
+	MOVQ DX, ret+16(FP)
+	VZEROUPPER
+	RET
+
 // func sgdAVX2(coeffs *float64, w *float32, grad *float32, n int)
 // Requires: AVX, AVX2
 TEXT ·sgdAVX2(SB), NOSPLIT|NOFRAME, $0-32
@@ -1281,6 +1316,34 @@ fold:
 	VMOVSHDUP     X1, X0
 	VADDSS        X0, X1, X1
 	MOVSS         X1, ret+24(FP)
+	VZEROUPPER
+	RET
+
+// func finiteAVX512(x *float32, n int) int
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·finiteAVX512(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ x+0(FP), AX
+	MOVQ n+8(FP), CX
+	XORQ DX, DX
+	SUBQ $0x00000040, CX
+	JL   over
+
+turn:
+	VFPCLASSPSZ $0x99, (AX)(DX*4), K1
+	VFPCLASSPSZ $0x99, 64(AX)(DX*4), K2
+	KORW        K2, K1, K1
+	VFPCLASSPSZ $0x99, 128(AX)(DX*4), K2
+	KORW        K2, K1, K1
+	VFPCLASSPSZ $0x99, 192(AX)(DX*4), K2
+	KORW        K2, K1, K1
+	KORTESTW    K1, K1
+	JNZ         over
+	ADDQ        $0x00000040, DX
+	SUBQ        $0x00000040, CX
+	JGE         turn
+
+over:
+	MOVQ DX, ret+16(FP)
 	VZEROUPPER
 	RET
 

@@ -3,6 +3,7 @@ package shard
 import (
 	"fmt"
 
+	"hcclps/internal/vec"
 	"hcclps/ps/optim"
 	"hcclps/ps/table"
 	"hcclps/ps/wire"
@@ -25,7 +26,7 @@ func putRows(m *wire.Put) ([]table.Row, error) {
 		if i > 0 && in[i-1].Key >= r.Key {
 			return nil, fmt.Errorf("key %d after key %d", r.Key, in[i-1].Key)
 		}
-		if bad := firstBad(r.Values); bad >= 0 {
+		if bad := vec.NonFinite(r.Values); bad >= 0 {
 			return nil, fmt.Errorf("key %d: value %d is %v", r.Key, bad, r.Values[bad])
 		}
 		rows[i] = table.Row{Key: r.Key, Sightings: r.Sightings, Values: r.Values}

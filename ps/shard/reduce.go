@@ -162,7 +162,7 @@ func (r *reducer) divide(sections []wire.Section, rows uint64) (out []wire.Secti
 		}
 		if rows != 1 {
 			s.Values, bad[i] = r.quotients(s.Values, float32(rows))
-		} else if bad[i] = firstBad(s.Values); bad[i] >= 0 {
+		} else if bad[i] = vec.NonFinite(s.Values); bad[i] >= 0 {
 			s.Values = slices.Clone(s.Values) // they may be mended
 		}
 		out[i] = s
@@ -185,29 +185,6 @@ func (r *reducer) quotients(values []float32, by float32) (out []float32, bad in
 		}
 	}
 	return out, bad
-}
-
-// firstBad is the index of the first NaN or infinity, or -1. Two values a word, eight words at once, it looks whether the
-// carry of any exponent reaches the sign, which it does from the largest exponent alone.
-func firstBad(values []float32) int {
-	const values2, lowest, signs = 0x7fffffff_7fffffff, 0x00800000_00800000, 0x80000000_80000000
-	i := 0
-	words := vec.Uint64s(vec.BytesOfFloats(values))
-	for ; len(words) >= 8; words = words[8:] {
-		w := (*[8]uint64)(words)
-		a := (w[0]&values2 + lowest) | (w[1]&values2 + lowest) | (w[2]&values2 + lowest) | (w[3]&values2 + lowest)
-		b := (w[4]&values2 + lowest) | (w[5]&values2 + lowest) | (w[6]&values2 + lowest) | (w[7]&values2 + lowest)
-		if (a|b)&signs != 0 {
-			break
-		}
-		i += 16
-	}
-	for k, v := range values[i:] {
-		if !finite(v) {
-			return i + k
-		}
-	}
-	return -1
 }
 
 func finite(v float32) bool { return math.Float32bits(v)&0x7f800000 != 0x7f800000 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"hcclps/internal/vec"
 	"hcclps/ps/layout"
 	"hcclps/ps/wire"
 )
@@ -179,7 +180,7 @@ func (g *Group) check(c *contribution, parts uint32) wire.Answer {
 		return no(wire.Unknown, "the job is unknown here")
 	}
 	for _, s := range c.sections {
-		if st, why := j.takes(s, firstBad(s.Values)); st != wire.OK {
+		if st, why := j.takes(s, vec.NonFinite(s.Values)); st != wire.OK {
 			return no(st, "%s", why)
 		}
 	}

@@ -22,6 +22,7 @@ func main() {
 		axpy(s)
 		axpby(s)
 		dot(s)
+		finite(s)
 		for _, k := range elementKernels() {
 			k.write(s)
 		}

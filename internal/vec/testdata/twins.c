@@ -35,6 +35,16 @@ static void dot(long n, slice a, slice b) {
 	sink = sum;
 }
 
+static void nonFinite(long n, slice a) {
+	long i = 0;
+	for (; i < n; i++) {
+		uint32_t v;
+		memcpy(&v, &a[i], 4);
+		if ((v & 0x7f800000) == 0x7f800000) break;
+	}
+	sink = i;
+}
+
 static void sgd(long n, slice w, slice g32, const double *c) {
 	double lr = c[0], decay = c[1];
 	for (long i = 0; i < n; i++) {
@@ -139,6 +149,7 @@ static void run(const char *k, long n, float **s, const double *c) {
 	else if (!strcmp(k, "axpy")) axpy(n, s[0], c[0], s[1]);
 	else if (!strcmp(k, "axpby")) axpby(n, s[0], c[0], s[1], c[1], s[2]);
 	else if (!strcmp(k, "dot")) dot(n, s[0], s[1]);
+	else if (!strcmp(k, "nonFinite")) nonFinite(n, s[0]);
 	else if (!strcmp(k, "sgd")) sgd(n, s[0], s[1], c);
 	else if (!strcmp(k, "momentum")) momentum(n, s[0], s[1], s[2], c, 0);
 	else if (!strcmp(k, "nesterov")) momentum(n, s[0], s[1], s[2], c, 1);
