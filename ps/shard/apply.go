@@ -28,8 +28,16 @@ type prepared struct {
 
 type preparedItem struct {
 	sections []wire.Section
-	bad      []int // first value of each that is not finite, or -1
+	bad      []int // first value of each that is not finite, or -1; nil: none of any
 	err      error
+}
+
+// badOf is the first value of a section that is not finite, or -1.
+func (p *preparedItem) badOf(section int) int {
+	if p.bad == nil {
+		return -1
+	}
+	return p.bad[section]
 }
 
 // prepare decodes an entry. What it returns is good until the next call.
@@ -38,44 +46,49 @@ func (w *workspace) prepare(entry []byte) prepared {
 	if err != nil {
 		return prepared{bad: clean(err.Error())}
 	}
-	return w.ready(e)
-}
-
-// ready is prepare of an entry that is decoded already.
-func (w *workspace) ready(e wire.Entry) prepared {
 	w.reducer.reset()
-	p := prepared{entry: e}
-	if m, ok := p.entry.Message.(*wire.Put); ok {
+	p := prepared{entry: e, items: make([]preparedItem, len(e.Steps))}
+	if m, ok := e.Message.(*wire.Put); ok {
 		p.rows, p.err = putRows(m)
 	}
-	p.items = make([]preparedItem, len(p.entry.Steps))
-	for i := range p.entry.Steps {
-		p.items[i] = w.prepareItem(&p.entry.Steps[i])
+	for i := range e.Steps {
+		p.items[i] = w.prepareItem(&e.Steps[i])
 	}
 	return p
 }
 
-func (w *workspace) prepareItem(it *wire.Item) (p preparedItem) {
+// sums is prepare of steps whose contributions are decoded, checked and added up already.
+func (w *workspace) sums(e wire.Entry, sums [][]wire.Section) prepared {
+	w.reducer.reset()
+	p := prepared{entry: e, items: make([]preparedItem, len(e.Steps))}
+	for i := range e.Steps {
+		it := &e.Steps[i]
+		if it.Divisor != 0 && finiteRates(it) {
+			p.items[i] = w.reducer.divided(sums[i], it.Divisor, len(it.Contributors) == 1)
+		}
+	}
+	return p
+}
+
+func (w *workspace) prepareItem(it *wire.Item) preparedItem {
 	if n := len(it.Payloads); n != 1 && n != len(it.Contributors) {
-		p.err = fmt.Errorf("%d payloads of %d contributors", n, len(it.Contributors))
-		return p
+		return preparedItem{err: fmt.Errorf("%d payloads of %d contributors", n, len(it.Contributors))}
 	}
 	if it.Divisor == 0 || !finiteRates(it) {
-		return p
+		return preparedItem{}
 	}
 	bodies := make([][]wire.Section, len(it.Payloads))
 	for i, b := range it.Payloads {
-		if bodies[i], p.err = wire.DecodeSections(b); p.err != nil {
-			return p
+		var err error
+		if bodies[i], err = wire.DecodeSections(b); err != nil {
+			return preparedItem{err: err}
 		}
 	}
 	sum, err := w.reducer.merge(bodies)
 	if err != nil {
-		p.err = err
-		return p
+		return preparedItem{err: err}
 	}
-	p.sections, p.bad, p.err = w.reducer.divide(sum, it.Divisor)
-	return p
+	return w.reducer.divided(sum, it.Divisor, false)
 }
 
 // Apply applies one log entry and returns its answers: one for a message, one

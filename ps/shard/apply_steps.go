@@ -100,7 +100,7 @@ func (j *job) fits(it *wire.Item, p *preparedItem) (refusal wire.Answer, bad boo
 		return no(wire.Refused, "rate is %v, of tables %v", it.Rate, it.Rates)
 	}
 	for i, s := range p.sections {
-		if st, why := j.takes(s, p.bad[i]); st != wire.OK {
+		if st, why := j.takes(s, p.badOf(i)); st != wire.OK {
 			return no(st, "%s", why)
 		}
 	}
@@ -159,9 +159,12 @@ func (s *State) update(j *job, it *wire.Item, p *preparedItem, who []admission) 
 	}
 	for _, sec := range p.sections {
 		t := j.table(sec.Table)
-		u := hashing{inner: t.rule.Step(&t.Opt, it.RateOf(sec.Table)), sum: &s.digest}
-		s.digest.word(uint64(t.Slot))
-		if err := t.rows.Apply(sec.Keys, sec.Values, stamp, &u); err != nil {
+		var u table.Updater = t.rule.Step(&t.Opt, it.RateOf(sec.Table))
+		if !s.cfg.Alone {
+			s.digest.word(uint64(t.Slot))
+			u = &hashing{inner: u, sum: &s.digest}
+		}
+		if err := t.rows.Apply(sec.Keys, sec.Values, stamp, u); err != nil {
 			return fmt.Errorf("update table %q of job %q: %w", t.Spec.Name, j.Name, err)
 		}
 	}

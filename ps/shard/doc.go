@@ -31,7 +31,7 @@
 // admission and snapshots' pages the read side. Nothing waits under it. The
 // leader's soft state has a lock of its own, taken after State's where both are
 // needed. Entries are proposed by one goroutine and completed by another, both
-// of which end with the leadership (propose.go).
+// of which end with the leadership (propose.go). In scratch mode the one that proposes also applies and completes.
 //
 // # Snapshots
 //

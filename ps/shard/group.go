@@ -54,12 +54,19 @@ type Request interface {
 // replicated, or scratch.
 type replica interface {
 	Run(ctx context.Context) error
-	// propose begins to bring an entry of about size bytes. The memory, if any, may be used again when the entry is applied.
-	propose(e wire.Entry, size int) (outcome, []byte)
+	// propose begins to bring an entry. The memory, if any, may be used again when the entry is applied.
+	propose(p proposal) (outcome, []byte)
 	Barrier(ctx context.Context) error
 	Leading() (term uint64, ok bool)
 	Status() raftgroup.Status
 	Fail(err error)
+}
+
+// proposal is an entry, with what its proposer knows of it beside.
+type proposal struct {
+	entry wire.Entry
+	size  int              // bytes of the entry, about
+	sums  [][]wire.Section // of each of entry.Steps, what it adds up to; good until propose returns
 }
 
 // outcome is what became of a proposal; a part of raft.ApplyFuture.
@@ -74,8 +81,8 @@ type replicated struct {
 	memory *buffers
 }
 
-func (r replicated) propose(e wire.Entry, size int) (outcome, []byte) {
-	entry := wire.AppendEntry(r.memory.get(size), e)
+func (r replicated) propose(p proposal) (outcome, []byte) {
+	entry := wire.AppendEntry(r.memory.get(p.size), p.entry)
 	return r.Apply(entry, proposeTimeout), entry
 }
 
@@ -118,7 +125,7 @@ func New(cfg Config) (*Group, error) {
 	g := &Group{
 		cfg: cfg, scratch: cfg.Log == nil, maxEntry: maxPart,
 		inbox: newInbox(cfg.Budget, bodies), bodies: bodies, fresh: newBarriers(), changed: make(chan struct{}),
-		state: NewState(StateConfig{HashSeed: cfg.Layout().HashSeed, CopyBudget: cfg.CopyBudget, Bugs: cfg.Bugs}),
+		state: NewState(StateConfig{HashSeed: cfg.Layout().HashSeed, CopyBudget: cfg.CopyBudget, Alone: cfg.Log == nil, Bugs: cfg.Bugs}),
 	}
 	if g.scratch {
 		g.log = newScratch(g)

@@ -42,6 +42,17 @@ func (f *flight) want() int {
 // raftgroup calls it when everything earlier leaders committed is applied.
 func (g *Group) lead(ctx context.Context, _ uint64) {
 	g.inbox.begin()
+	if g.scratch { // what is proposed is applied
+		g.propose(ctx, g.land)
+	} else {
+		g.proposeAhead(ctx)
+	}
+	g.inbox.end(g.elsewhere())
+	g.wake() // pulls that only a leader answers
+}
+
+// proposeAhead proposes entries while earlier ones are on their way.
+func (g *Group) proposeAhead(ctx context.Context) {
 	air := make(chan flight, flights)
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -49,16 +60,14 @@ func (g *Group) lead(ctx context.Context, _ uint64) {
 			g.land(f)
 		}
 	})
-	g.propose(ctx, air)
+	g.propose(ctx, func(f flight) { air <- f })
 	close(air)
 	wg.Wait()
-	g.inbox.end(g.elsewhere())
-	g.wake() // pulls that only a leader answers
 }
 
-// propose turns what the inbox has into log entries, until ctx ends.
-func (g *Group) propose(ctx context.Context, air chan<- flight) {
-	p := proposer{g: g, air: air}
+// propose turns what the inbox has into log entries, until ctx ends, and gives each to follow, which sees to its answers.
+func (g *Group) propose(ctx context.Context, follow func(flight)) {
+	p := proposer{g: g, follow: follow}
 	for ctx.Err() == nil {
 		g.mu.RLock()
 		changed := g.changed
@@ -66,11 +75,11 @@ func (g *Group) propose(ctx context.Context, air chan<- flight) {
 		check, due := g.state.due(p.checked)
 		g.mu.RUnlock()
 		for _, m := range messages {
-			p.send(flight{message: m}, wire.Entry{Message: m.message})
+			p.send(flight{message: m}, proposal{entry: wire.Entry{Message: m.message}})
 		}
 		if due && !g.scratch {
 			p.checked = check.Index
-			p.send(flight{}, wire.Entry{Check: &check})
+			p.send(flight{}, proposal{entry: wire.Entry{Check: &check}})
 		}
 		if len(batches) > 0 {
 			p.steps(batches)
@@ -97,7 +106,7 @@ func (s *State) due(checked uint64) (wire.Check, bool) {
 // proposer encodes entries. One goroutine uses it.
 type proposer struct {
 	g       *Group
-	air     chan<- flight
+	follow  func(flight)
 	reducer reducer
 	checked uint64
 }
@@ -106,10 +115,10 @@ type proposer struct {
 // refused, since it could never be logged.
 func (p *proposer) steps(batches []batch) {
 	p.reducer.reset()
-	items, good := make([]wire.Item, 0, len(batches)), batches[:0]
-	size := 0
+	var next proposal
+	good, size := batches[:0], 0
 	for _, b := range batches {
-		it, err := p.item(b)
+		it, sum, err := p.item(b)
 		n := itemSize(&it)
 		if err == nil && n > p.g.maxEntry {
 			err = fmt.Errorf("step %d, part %d of job %q is %d bytes, a log entry at most %d: use more parts a step, or raise --log-budget", b.step, b.part, it.Job, n, p.g.maxEntry)
@@ -119,13 +128,14 @@ func (p *proposer) steps(batches []batch) {
 			continue
 		}
 		if size += n; size > p.g.maxEntry {
-			p.send(flight{batches: good}, wire.Entry{Steps: items})
-			items, good, size = nil, nil, n
+			p.send(flight{batches: good}, next)
+			next, good, size = proposal{}, nil, n
 		}
-		items, good = append(items, it), append(good, b)
+		next.entry.Steps, next.sums = append(next.entry.Steps, it), append(next.sums, sum)
+		good = append(good, b)
 	}
-	if len(items) > 0 {
-		p.send(flight{batches: good}, wire.Entry{Steps: items})
+	if len(good) > 0 {
+		p.send(flight{batches: good}, next)
 	}
 }
 
@@ -137,10 +147,10 @@ func refuseAll(b batch, err error) []wire.Answer {
 	return answers
 }
 
-// item makes the item of a batch: of several contributions it logs the sum or
+// item makes the item of a batch, and what it adds up to: of several contributions it logs the sum or
 // the contributions themselves, whichever is smaller; apply makes the same bits
 // of both.
-func (p *proposer) item(b batch) (wire.Item, error) {
+func (p *proposer) item(b batch) (wire.Item, []wire.Section, error) {
 	it := wire.Item{Job: b.from[0].ref.job, Step: b.step, Part: b.part, Rate: b.rate}
 	it.Rates = p.g.rates(it.Job, it.Step)
 	bodies := make([][]wire.Section, 0, len(b.from))
@@ -156,24 +166,24 @@ func (p *proposer) item(b batch) (wire.Item, error) {
 		it.Divisor = 1
 	}
 	if len(bodies) == 1 {
-		return it, nil
+		return it, bodies[0], nil
 	}
 	sum, err := p.reducer.merge(bodies)
 	if err != nil {
-		return it, fmt.Errorf("add the contributions to step %d of job %q: %w", b.step, it.Job, err)
+		return it, nil, fmt.Errorf("add the contributions to step %d of job %q: %w", b.step, it.Job, err)
 	}
 	size := 0
 	for _, s := range sum {
 		size += wire.SectionSize(len(s.Keys), s.Dim)
 	}
-	if size < total {
+	if size < total && !p.g.scratch {
 		body := make([]byte, 0, size)
 		for _, s := range sum {
 			body = wire.AppendSection(body, s)
 		}
 		it.Payloads = [][]byte{body}
 	}
-	return it, nil
+	return it, sum, nil
 }
 
 // rates asks the schedules of a job's tables for their rates at a step.
@@ -202,16 +212,16 @@ func itemSize(it *wire.Item) int {
 }
 
 // send proposes one entry.
-func (p *proposer) send(f flight, e wire.Entry) {
-	size := 64
-	if m, ok := e.Message.(*wire.Put); ok {
-		size += entryHead + len(m.Rows)
+func (p *proposer) send(f flight, next proposal) {
+	next.size = 64
+	if m, ok := next.entry.Message.(*wire.Put); ok {
+		next.size += entryHead + len(m.Rows)
 	}
-	for i := range e.Steps {
-		size += itemSize(&e.Steps[i])
+	for i := range next.entry.Steps {
+		next.size += itemSize(&next.entry.Steps[i])
 	}
-	f.future, f.entry = p.g.log.propose(e, size)
-	p.air <- f
+	f.future, f.entry = p.g.log.propose(next)
+	p.follow(f)
 }
 
 // land hands the answers of an applied entry to those who wait.

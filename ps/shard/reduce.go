@@ -151,23 +151,26 @@ func add(dst, src []float32) {
 // errDim is a section that does not fit its own head.
 var errDim = errors.New("keys without values")
 
-// divide divides every value by rows, in the reducer's memory, and finds the
+// divided divides every value by rows, in the reducer's memory, and finds the
 // first value of each section that is not finite (-1: none). Sections may lie
-// in a log entry, which is not written to.
-func (r *reducer) divide(sections []wire.Section, rows uint64) (out []wire.Section, bad []int, err error) {
-	out, bad = make([]wire.Section, len(sections)), make([]int, len(sections))
+// in a log entry, which is not written to. clean says that all values are known to be finite: then the quotients are too.
+func (r *reducer) divided(sections []wire.Section, rows uint64, clean bool) (p preparedItem) {
+	if clean && rows == 1 {
+		return preparedItem{sections: sections}
+	}
+	p.sections, p.bad = make([]wire.Section, len(sections)), make([]int, len(sections))
 	for i, s := range sections {
 		if s.Dim == 0 {
-			return nil, nil, fmt.Errorf("table %d: %w", s.Table, errDim)
+			return preparedItem{err: fmt.Errorf("table %d: %w", s.Table, errDim)}
 		}
 		if rows != 1 {
-			s.Values, bad[i] = r.quotients(s.Values, float32(rows))
-		} else if bad[i] = vec.NonFinite(s.Values); bad[i] >= 0 {
+			s.Values, p.bad[i] = r.quotients(s.Values, float32(rows))
+		} else if p.bad[i] = vec.NonFinite(s.Values); p.bad[i] >= 0 {
 			s.Values = slices.Clone(s.Values) // they may be mended
 		}
-		out[i] = s
+		p.sections[i] = s
 	}
-	return out, bad, nil
+	return p
 }
 
 // quotients divides, in one pass through memory, and finds the first quotient

@@ -8,36 +8,26 @@ import (
 	"hcclps/ps/wire"
 )
 
-// scratch applies in place what raft would replicate: the mode of --replicas 0.
-// Nothing survives it.
+// scratch applies in place, as soon as it is proposed, what raft would replicate: the mode of --replicas 0. Nothing survives it.
 type scratch struct {
 	g      *Group
-	queue  chan *scratchFuture
 	index  uint64
 	lead   atomic.Bool
 	failed chan error // the first failure
 }
 
-func newScratch(g *Group) *scratch {
-	return &scratch{g: g, queue: make(chan *scratchFuture, flights), failed: make(chan error, 1)}
-}
+func newScratch(g *Group) *scratch { return &scratch{g: g, failed: make(chan error, 1)} }
 
-// scratchFuture is an outcome.
-type scratchFuture struct {
-	entry    []byte      // nil: steps
-	steps    []wire.Item // from where they lie
+// applied is the outcome of an entry that is applied already.
+type applied struct {
 	response any
 	err      error
-	done     chan struct{}
 }
 
-func (f *scratchFuture) Error() error {
-	<-f.done
-	return f.err
-}
-func (f *scratchFuture) Response() any { return f.response }
+func (a applied) Error() error  { return a.err }
+func (a applied) Response() any { return a.response }
 
-// Run applies entries until ctx ends, and does the leader's work all the time.
+// Run does the leader's work until ctx ends or an entry could not be applied.
 func (s *scratch) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -48,41 +38,30 @@ func (s *scratch) Run(ctx context.Context) error {
 		s.g.lead(ctx, 1)
 	}()
 	var cause error
-	for {
-		select {
-		case f := <-s.queue:
-			s.index++
-			p := f.ready(&s.g.state.work)
-			f.response = s.g.apply(ctx, &p, s.index, 1)
-			f.err, _ = f.response.(error)
-			s.g.wake()
-			close(f.done)
-		case cause = <-s.failed:
-			cancel()
-		case <-led: // everything it proposed is answered
-			s.lead.Store(false)
-			return cause
-		}
+	select {
+	case cause = <-s.failed:
+		cancel()
+		<-led
+	case <-led: // everything it proposed is answered
 	}
+	s.lead.Store(false)
+	return cause
 }
 
-// ready makes what is proposed ready to be applied.
-func (f *scratchFuture) ready(w *workspace) prepared {
-	if f.entry != nil {
-		return w.prepare(f.entry)
+// propose applies an entry, for one goroutine: pushes from where they lie.
+func (s *scratch) propose(p proposal) (outcome, []byte) {
+	work := &s.g.state.work
+	var ready prepared
+	if p.entry.Steps != nil {
+		ready = work.sums(p.entry, p.sums)
+	} else {
+		ready = work.prepare(wire.AppendEntry(make([]byte, 0, p.size), p.entry))
 	}
-	return w.ready(wire.Entry{Steps: f.steps})
-}
-
-// propose has pushes applied from where they lie: the inbox keeps them until they are answered. What else is asked for is
-// copied, since its memory may be gone by then.
-func (s *scratch) propose(e wire.Entry, size int) (outcome, []byte) {
-	f := &scratchFuture{steps: e.Steps, done: make(chan struct{})}
-	if e.Steps == nil {
-		f.entry = wire.AppendEntry(make([]byte, 0, size), e)
-	}
-	s.queue <- f
-	return f, nil
+	s.index++
+	response := s.g.apply(context.Background(), &ready, s.index, 1)
+	s.g.wake()
+	err, _ := response.(error)
+	return applied{response, err}, nil
 }
 
 // Barrier has nothing to wait for: what was answered is applied.

@@ -16,6 +16,7 @@ import (
 type StateConfig struct {
 	HashSeed   uint64
 	CopyBudget *table.Budget // nil: one of its own
+	Alone      bool          // there is no replica to compare with: the digest leaves rows out
 	Bugs       Bugs
 }
 
@@ -123,7 +124,7 @@ func NewState(cfg StateConfig) *State {
 func (s *State) Applied() (term, index uint64) { return s.term, s.index }
 
 // Digest is a running hash of every row touched and every answer given: equal
-// on two States that were fed the same entries.
+// on two States that were fed the same entries. See StateConfig.Alone.
 func (s *State) Digest() uint64 { return uint64(s.digest) }
 
 // Close frees the tables.
