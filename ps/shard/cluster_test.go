@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"hcclps/p2p"
 	"hcclps/p2p/inproc"
 	"hcclps/p2p/link"
 	"hcclps/ps/layout"
@@ -178,9 +179,16 @@ type call struct {
 
 func (r *call) Body(context.Context) ([]byte, error) { return slices.Clone(r.body), nil }
 
-func (r *call) BodyInto(_ context.Context, dst []byte) error {
-	if n := copy(dst, r.body); n != len(dst) || n != len(r.body) {
-		return fmt.Errorf("%d bytes of room for a body of %d", len(dst), len(r.body))
+// BodyTo gives the body in pieces, as they arrive.
+func (r *call) BodyTo(_ context.Context, sink p2p.Sink) error {
+	if sink.Len() != len(r.body) {
+		return fmt.Errorf("a sink of %d bytes for a body of %d", sink.Len(), len(r.body))
+	}
+	const piece = 20 << 10
+	for off := 0; off < len(r.body); off += piece {
+		if err := sink.Take(off, r.body[off:min(off+piece, len(r.body))]); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"hcclps/p2p"
 	"hcclps/ps/layout"
 	"hcclps/ps/raftgroup"
 	"hcclps/ps/raftlog"
@@ -44,8 +45,8 @@ type Request interface {
 	// Body receives the body, once, into new memory. Nothing of a large body
 	// travels before.
 	Body(ctx context.Context) ([]byte, error)
-	// BodyInto is Body into dst, which has the length of the body.
-	BodyInto(ctx context.Context, dst []byte) error
+	// BodyTo is Body to a sink, which has the length of the body and takes it while it arrives.
+	BodyTo(ctx context.Context, sink p2p.Sink) error
 	// Reply answers, once. The pieces of body are read until it returns.
 	Reply(head []byte, body ...[]byte) error
 }

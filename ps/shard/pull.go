@@ -65,15 +65,15 @@ func (s *State) readable(m *wire.Pull, leader bool) (ready bool, wait need, answ
 // pull answers one pull. Prefetch sends keys early: the pull is parked until
 // its clock is there.
 func (g *Group) pull(ctx context.Context, m *wire.Pull, bodyLen int, r Request) {
-	body, kept, err := g.body(ctx, bodyLen, r)
-	if kept {
-		defer g.bodies.put(body)
+	body, err := g.body(ctx, bodyLen, r)
+	if body.kept {
+		defer g.bodies.put(body.body)
 	}
 	if err != nil {
 		g.reply(r, wire.Answer{Status: wire.Busy, Detail: fmt.Sprintf("receive keys: %v", err)})
 		return
 	}
-	sections, err := wire.DecodeSections(body)
+	sections, err := wire.DecodeSections(body.body)
 	if err == nil {
 		err = g.checkKeys(sections)
 	}

@@ -120,15 +120,16 @@ func (g *Group) enter(ref pushRef, parts uint32, n int) (c *contribution, mine b
 
 // receive brings the body of a contribution, checks it and puts it in line.
 func (g *Group) receive(ctx context.Context, c *contribution, m *wire.Push, bodyLen int, r Request) {
-	var err error
-	if c.body, c.pooled, err = g.body(ctx, bodyLen, r); err != nil {
+	body, err := g.body(ctx, bodyLen, r)
+	c.body, c.pooled = body.body, body.kept
+	if err != nil {
 		g.inbox.drop(c, wire.Answer{Status: wire.Busy, Detail: fmt.Sprintf("receive %v: %v", c.ref, err)})
 		g.inbox.release(c)
 		return
 	}
 	c.rows = m.Rows
 	c.cursor = append([]byte(nil), m.Cursor...)
-	if a := g.check(c, m.Parts); a.Status != wire.OK {
+	if a := g.check(c, m.Parts, body.finite()); a.Status != wire.OK {
 		g.inbox.drop(c, a)
 		g.inbox.release(c)
 		return
@@ -144,25 +145,10 @@ func (g *Group) receive(ctx context.Context, c *contribution, m *wire.Push, body
 	}
 }
 
-// smallBody is the size up to which a body gets memory of its own: it has come
-// with its request.
-const smallBody = 16 << 10
-
-// body receives a body. kept says that its memory is to be given back to
-// g.bodies when nobody reads it any more, also after an error.
-func (g *Group) body(ctx context.Context, n int, r Request) (body []byte, kept bool, err error) {
-	if n <= smallBody {
-		body, err = r.Body(ctx)
-		return body, false, err
-	}
-	body = g.bodies.get(n)[:n]
-	return body, true, r.BodyInto(ctx, body)
-}
-
 // check decodes a contribution's body and refuses what apply would refuse, by
 // the name of the one who sent it. Values that are not finite are mended here
-// where the table's policy says so.
-func (g *Group) check(c *contribution, parts uint32) wire.Answer {
+// where the table's policy says so. finite says that there are none.
+func (g *Group) check(c *contribution, parts uint32, finite bool) wire.Answer {
 	no := func(st wire.Status, format string, args ...any) wire.Answer {
 		return wire.Answer{Status: st, Detail: c.ref.String() + ": " + fmt.Sprintf(format, args...)}
 	}
@@ -180,7 +166,11 @@ func (g *Group) check(c *contribution, parts uint32) wire.Answer {
 		return no(wire.Unknown, "the job is unknown here")
 	}
 	for _, s := range c.sections {
-		if st, why := j.takes(s, vec.NonFinite(s.Values)); st != wire.OK {
+		bad := -1
+		if !finite {
+			bad = vec.NonFinite(s.Values)
+		}
+		if st, why := j.takes(s, bad); st != wire.OK {
 			return no(st, "%s", why)
 		}
 	}

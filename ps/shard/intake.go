@@ -1,0 +1,53 @@
+package shard
+
+import (
+	"context"
+
+	"hcclps/internal/vec"
+)
+
+const (
+	// smallBody is the size up to which a body gets memory of its own: it has come
+	// with its request.
+	smallBody = 16 << 10
+	// lookBytes is the part of a body that is copied and then looked at, while it is in the innermost cache.
+	lookBytes = 16 << 10
+)
+
+// intake is the body of a request. It is a p2p.Sink that looks, while bytes arrive, for numbers that are not finite.
+type intake struct {
+	body  []byte
+	kept  bool // body is to be given back to Group.bodies when nobody reads it any more
+	clean int  // so many of the first bytes hold nothing that would be an infinity or a NaN, whatever they are
+}
+
+// finite says that no value in the body can be other than finite. Without it values must be looked at where they are known to lie.
+func (t *intake) finite() bool { return len(t.body) > 0 && t.clean == len(t.body) }
+
+// Len implements p2p.Sink.
+func (t *intake) Len() int { return len(t.body) }
+
+// Take implements p2p.Sink.
+func (t *intake) Take(off int, p []byte) error {
+	for len(p) > 0 {
+		n := min(len(p), lookBytes)
+		part := t.body[off:][:n]
+		copy(part, p)
+		if off == t.clean && (off|n)%4 == 0 && vec.NonFinite(vec.Floats(part)) < 0 {
+			t.clean += n
+		}
+		off, p = off+n, p[n:]
+	}
+	return nil
+}
+
+// body receives a body. Its memory is the caller's to give back, also after an error.
+func (g *Group) body(ctx context.Context, n int, r Request) (t intake, err error) {
+	if n <= smallBody {
+		t.body, err = r.Body(ctx)
+		return t, err
+	}
+	t.body, t.kept = g.bodies.get(n)[:n], true
+	err = r.BodyTo(ctx, &t)
+	return t, err
+}
