@@ -61,6 +61,27 @@ func TestRequestTakesTheFirstCompletion(t *testing.T) {
 	}
 }
 
+func TestExplained(t *testing.T) {
+	fault := errors.New("fault")
+	explain := func(_ context.Context, err error) error { return fmt.Errorf("rank 7: %w", err) }
+	for name, end := range map[string]error{"well": nil, "with a fault": fault} {
+		r, c := p2p.NewRequest()
+		r = r.Explained(explain)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := r.Wait(ended); !errors.Is(err, context.Canceled) || err.Error() != "wait for transfer: context canceled" {
+			t.Errorf("wait for too long: %v", err)
+		}
+		c.Complete(end)
+		for range 2 {
+			err := r.Wait(t.Context())
+			if !errors.Is(err, end) || end != nil && err.Error() != "rank 7: fault" {
+				t.Errorf("ended %s: %v", name, err)
+			}
+		}
+	}
+}
+
 func TestDead(t *testing.T) {
 	err := p2p.Dead(3, p2p.ErrLength)
 	if !errors.Is(err, p2p.ErrClosed) || !errors.Is(err, p2p.ErrLength) {

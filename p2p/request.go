@@ -9,9 +9,10 @@ import (
 
 // Request is a transfer under way. Any number of goroutines may wait for it.
 type Request struct {
-	driver Driver // nil: the backend needs no help
-	ended  atomic.Bool
-	err    error // written before ended is set, read after
+	driver  Driver                                     // nil: the backend needs no help
+	explain func(ctx context.Context, err error) error // nil: err says it all
+	ended   atomic.Bool
+	err     error // written before ended is set, read after
 
 	mu   sync.Mutex
 	done chan struct{} // made when somebody asks for it
@@ -61,6 +62,21 @@ func (c Completion) Complete(err error) {
 	}
 }
 
+// Explained lets Wait return what explain makes of the error of a transfer that failed. It is for a Comm made of other Comms, which calls it
+// before it hands r on. explain is called by each Wait, with its context.
+func (r *Request) Explained(explain func(ctx context.Context, err error) error) *Request {
+	r.explain = explain
+	return r
+}
+
+// outcome is what Wait returns of a complete transfer.
+func (r *Request) outcome(ctx context.Context) error {
+	if r.err == nil || r.explain == nil {
+		return r.err
+	}
+	return r.explain(ctx, r.err)
+}
+
 // Ended says whether the transfer is complete, well or not. It does not wait.
 func (r *Request) Ended() bool { return r.ended.Load() }
 
@@ -88,11 +104,11 @@ func (r *Request) Wait(ctx context.Context) error {
 		r.driver.Drive(ctx, r)
 	}
 	if r.ended.Load() {
-		return r.err
+		return r.outcome(ctx)
 	}
 	select {
 	case <-r.Done():
-		return r.err
+		return r.outcome(ctx)
 	case <-ctx.Done():
 		return fmt.Errorf("wait for transfer: %w", context.Cause(ctx))
 	}
