@@ -193,6 +193,18 @@ func (r *call) BodyTo(_ context.Context, sink p2p.Sink) error {
 	return nil
 }
 
+// ReplyFrom asks for the body in pieces, as they are sent.
+func (r *call) ReplyFrom(head []byte, src p2p.Source) error {
+	body := make([]byte, src.Len())
+	const piece = 1000 * 64
+	for off := 0; off < len(body); off += piece {
+		if err := src.Fill(off, body[off:min(off+piece, len(body))]); err != nil {
+			return err
+		}
+	}
+	return r.Reply(head, body)
+}
+
 func (r *call) Reply(head []byte, body ...[]byte) error {
 	r.answer, r.err = wire.DecodeAnswer(head)
 	for _, b := range body {

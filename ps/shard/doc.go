@@ -3,6 +3,7 @@
 //
 // The road of a push, file by file:
 //
+//	intake.go      receives the body, and looks for values that are not finite
 //	serve.go       decodes the request; admit.go asks the applied state whether
 //	               the step is the next one, a duplicate, fenced, ...
 //	inbox.go       keeps the contribution (the leader's soft state) until its
@@ -14,7 +15,8 @@
 //	               the tables and makes the answers
 //
 // A pull (pull.go) waits until the applied state satisfies its clock rule and
-// gathers; it never writes. Waiting requests are woken after each batch of
+// gathers; it never writes. The rows of a large answer are read from the tables while they are sent (view.go); an entry
+// that comes in between copies first what is still to be sent. Waiting requests are woken after each batch of
 // applied entries and look again.
 //
 // # State and determinism

@@ -41,7 +41,9 @@ func (g *Group) apply(ctx context.Context, p *prepared, index, term uint64) any 
 		return g.broken
 	}
 	g.reserve(ctx, p)
+	g.views.settle() // most of them before the lock is taken
 	g.mu.Lock()
+	g.views.settle()
 	answers, err := g.state.apply(p, index, term)
 	g.mu.Unlock()
 	if err != nil {
@@ -109,6 +111,7 @@ func (m machine) Restore(r io.ReadCloser) error {
 		return err
 	}
 	g.mu.Lock()
+	g.views.settle()
 	old := g.state
 	g.state = s
 	err = old.Close()

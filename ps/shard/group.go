@@ -49,6 +49,8 @@ type Request interface {
 	BodyTo(ctx context.Context, sink p2p.Sink) error
 	// Reply answers, once. The pieces of body are read until it returns.
 	Reply(head []byte, body ...[]byte) error
+	// ReplyFrom is Reply with a body that src makes while it is sent, until it returns.
+	ReplyFrom(head []byte, src p2p.Source) error
 }
 
 // replica brings entries to every replica's State, in one order:
@@ -97,9 +99,9 @@ type Group struct {
 	inbox    *inbox
 	fresh    *barriers
 	parked   parking
-	buffers  buffers   // of entries
-	bodies   *buffers  // of requests
-	gathers  sync.Pool // *[]float32
+	buffers  buffers  // of entries
+	bodies   *buffers // of requests
+	views    views    // answers to pulls, under way
 	dups     counters
 	last     lastSnapshot
 
@@ -160,6 +162,7 @@ func (g *Group) Run(ctx context.Context) error {
 	wg.Wait()
 	g.mu.Lock()
 	g.ended = true
+	g.views.settle()
 	err = errors.Join(err, g.state.Close())
 	g.mu.Unlock()
 	g.wake()

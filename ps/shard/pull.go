@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"hcclps/internal/vec"
 	"hcclps/ps/wire"
 )
 
@@ -134,18 +133,29 @@ func (g *Group) tryPull(ctx context.Context, m *wire.Pull, sections []wire.Secti
 		g.reply(r, g.elsewhere())
 		return true, nil
 	}
-	buf := g.floats()
-	defer g.gathers.Put(buf)
+	v := g.views.get()
+	defer g.views.free.Put(v)
 	if ready {
-		a = g.gather(m, sections, buf)
+		a = g.look(m, sections, v)
+	}
+	if v.size >= viewBytes {
+		g.views.enter(v)
+		defer g.views.leave(v)
+	} else {
+		v.settle()
 	}
 	a.Term, a.Index = g.state.Applied()
 	g.mu.RUnlock()
 	if !leader {
 		a.Leader = g.log.Status().Leader // whom to ask next time
 	}
-	if a.Status == wire.OK {
-		g.reply(r, a, vec.BytesOfFloats(*buf))
+	switch {
+	case a.Status != wire.OK:
+	case v.size >= viewBytes:
+		g.said(r.ReplyFrom(wire.AppendAnswer(nil, a), v))
+		return true, nil
+	default:
+		g.reply(r, a, v.bytes())
 		return true, nil
 	}
 	if !leader && (a.Status == wire.Unknown || a.Status == wire.Refused) {
@@ -156,46 +166,27 @@ func (g *Group) tryPull(ctx context.Context, m *wire.Pull, sections []wire.Secti
 	return true, nil
 }
 
-// gather reads the weights of every section into buf. State's lock is held for
+// look adds the weights of every section to v. State's lock is held for
 // reading.
-func (g *Group) gather(m *wire.Pull, sections []wire.Section, buf *[]float32) wire.Answer {
+func (g *Group) look(m *wire.Pull, sections []wire.Section, v *view) wire.Answer {
 	j := g.state.jobs[m.Job]
-	n := 0
 	for _, s := range sections {
 		t := j.table(s.Table)
 		if t == nil {
+			v.reset()
 			return j.answer(wire.Refused, fmt.Sprintf("pull of step %d: table %d of job %q does not exist here", m.Step, s.Table, m.Job))
 		}
-		n += len(s.Keys) * int(t.Spec.Dim)
+		v.add(t.rows, s.Keys)
 	}
-	if n*4 > maxGather {
-		return j.answer(wire.Refused, fmt.Sprintf("pull of step %d: %d bytes of weights, at most %d a pull", m.Step, n*4, maxGather))
-	}
-	if cap(*buf) < n {
-		*buf = make([]float32, n)
-	}
-	*buf = (*buf)[:n]
-	rest := *buf
-	for _, s := range sections {
-		t := j.table(s.Table)
-		k := len(s.Keys) * int(t.Spec.Dim)
-		t.rows.Gather(s.Keys, rest[:k])
-		rest = rest[k:]
+	if n := v.size; n > maxGather {
+		v.reset()
+		return j.answer(wire.Refused, fmt.Sprintf("pull of step %d: %d bytes of weights, at most %d a pull", m.Step, n, maxGather))
 	}
 	a := j.answer(wire.OK, "")
 	if w := j.byName[m.Worker]; w != nil {
 		a.Done = w.Done
 	}
 	return a
-}
-
-// floats is memory for an answer, of length 0.
-func (g *Group) floats() *[]float32 {
-	if b, ok := g.gathers.Get().(*[]float32); ok {
-		*b = (*b)[:0]
-		return b
-	}
-	return new([]float32)
 }
 
 // parking is the pulls that wait here.

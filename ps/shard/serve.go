@@ -42,9 +42,14 @@ func (g *Group) Serve(ctx context.Context, m wire.Message, bodyLen int, r Reques
 	}
 }
 
-// reply answers; an error means that the caller is gone, who asks again.
+// reply answers.
 func (g *Group) reply(r Request, a wire.Answer, body ...[]byte) {
-	if err := r.Reply(wire.AppendAnswer(nil, a), body...); err != nil {
+	g.said(r.Reply(wire.AppendAnswer(nil, a), body...))
+}
+
+// said takes the outcome of an answer; an error means that the caller is gone, who asks again.
+func (g *Group) said(err error) {
+	if err != nil {
 		g.cfg.Logger.Debug("answer not delivered", "group", g.cfg.Group, "err", err)
 	}
 }

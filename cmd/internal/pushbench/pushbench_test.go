@@ -92,8 +92,8 @@ func BenchmarkPull(b *testing.B) { measure(b, (*tensor).pull) }
 func measure(b *testing.B, op func(*tensor, context.Context) error) {
 	b.Helper()
 	for _, transport := range []backend.Transport{backend.SHM, backend.TCP} {
-		for _, size := range []int{1 << 20, 4 << 20, 64 << 20} {
-			b.Run(fmt.Sprintf("%s/%dMiB", transport, size>>20), func(b *testing.B) {
+		for _, size := range []int{128 << 10, 1 << 20, 4 << 20, 64 << 20} {
+			b.Run(fmt.Sprintf("%s/%dKiB", transport, size>>10), func(b *testing.B) {
 				cfg := serving(b, transport)
 				cfg.Parts = defaultParts(size)
 				client, err := worker.Connect(b.Context(), cfg)
