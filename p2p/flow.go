@@ -23,7 +23,8 @@ type arriving struct {
 	of      *Incoming
 	off, n  int
 	req     *Request
-	scratch []byte // for a sink
+	placed  []byte // the memory of a sink
+	scratch []byte // in place of that
 	taker   *taker // of a piecewise Comm
 }
 
@@ -84,7 +85,7 @@ func (f *flow) ask(ctx context.Context) {
 	}
 }
 
-// post posts the receive of a chunk: into the memory it is for, or straight into a sink, or into scratch.
+// post posts the receive of a chunk: into the memory it is for, or straight into a sink, or into its memory, or into scratch.
 func (f *flow) post(a *arriving) {
 	if m, ok := a.of.sink.(memory); ok {
 		a.req = f.comm.Irecv(f.peer, Bytes(m[a.off:a.off+a.n]))
@@ -95,8 +96,15 @@ func (f *flow) post(a *arriving) {
 		a.req = p.IrecvFunc(f.peer, a.n, a.taker.take)
 		return
 	}
-	a.scratch = f.t.pool.Get(a.n)
-	a.req = f.comm.Irecv(f.peer, Bytes(a.scratch))
+	if p, ok := a.of.sink.(Placer); ok && a.of.stream == nil {
+		a.placed = p.Place(a.off, a.n)
+	}
+	if a.placed == nil {
+		a.scratch = f.t.pool.Get(a.n)
+		a.req = f.comm.Irecv(f.peer, Bytes(a.scratch))
+		return
+	}
+	a.req = f.comm.Irecv(f.peer, Bytes(a.placed))
 }
 
 // take ends receives, in order.
@@ -117,6 +125,8 @@ func (a *arriving) deliver(whole bool) (got int, err error) {
 		return a.taker.got, a.taker.err
 	case !whole || a.of.aborted.Load():
 		return 0, nil
+	case a.placed != nil:
+		err = a.of.sink.Take(a.off, a.placed)
 	case a.scratch != nil:
 		err = a.of.sink.Take(a.off, a.scratch)
 	}

@@ -19,6 +19,15 @@ type Sink interface {
 	Take(off int, p []byte) error
 }
 
+// Placer is a Sink that has memory for some of its bytes. What does not come piece by piece ([Piecewise]) is received there, if it can be,
+// and then taken from there.
+type Placer interface {
+	Sink
+	// Place is the memory that n bytes from offset off on are for, or nil where there is none in one piece. Nothing else writes to it until
+	// the bytes are taken, or the transfer is done.
+	Place(off, n int) []byte
+}
+
 // pieces is a Source of memory, which is sent from where it lies when a chunk is within one piece.
 type pieces struct {
 	list  [][]byte

@@ -64,6 +64,7 @@ func TestBodyIsWhatAppendPickedWrites(t *testing.T) {
 func TestScatterPutsRowsWhereTheyBelong(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	var s scatter
+	placed := 0
 	for range 200 {
 		var answer []byte
 		var outs, wants [][]float32
@@ -87,7 +88,13 @@ func TestScatterPutsRowsWhereTheyBelong(t *testing.T) {
 			}
 			for off := 0; off < len(answer) && (try == 1 || off < len(answer)/2); {
 				n := min(1+r.IntN(500), len(answer)-off)
-				if err := s.Take(off, answer[off:off+n]); err != nil {
+				piece := answer[off : off+n]
+				if place := s.Place(off, n); place != nil && r.IntN(2) == 0 {
+					placed++
+					copy(place, piece)
+					piece = place
+				}
+				if err := s.Take(off, piece); err != nil {
 					t.Fatal(err)
 				}
 				off += n
@@ -98,6 +105,9 @@ func TestScatterPutsRowsWhereTheyBelong(t *testing.T) {
 				t.Fatalf("table %d: rows are not where they belong", i)
 			}
 		}
+	}
+	if placed == 0 {
+		t.Error("nothing was received in place")
 	}
 }
 

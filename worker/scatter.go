@@ -43,9 +43,36 @@ func (s *scatter) begin(n int) (p2p.Sink, error) {
 // Len implements p2p.Sink.
 func (s *scatter) Len() int { return s.came }
 
-// Take implements p2p.Sink.
-func (s *scatter) Take(_ int, p []byte) error {
+// Place implements p2p.Placer: rows that are neighbours in one read.
+func (s *scatter) Place(off, n int) []byte {
 	if s.came != s.size {
+		return nil
+	}
+	for i := range s.rows {
+		l := &s.rows[i]
+		width := 4 * l.dim
+		if size := width * len(l.at); off >= size {
+			off -= size
+			continue
+		} else if n > size-off {
+			return nil
+		}
+		first, last := int(l.at[off/width]), int(l.at[(off+n-1)/width])
+		if last-first != (off+n-1)/width-off/width || (last+1)*l.dim > len(l.out) {
+			return nil
+		}
+		return vec.BytesOfFloats(l.out)[first*width+off%width:][:n]
+	}
+	return nil
+}
+
+// Take implements p2p.Sink.
+func (s *scatter) Take(off int, p []byte) error {
+	if s.came != s.size {
+		return nil
+	}
+	if place := s.Place(off, len(p)); place != nil && &place[0] == &p[0] {
+		s.skip(len(p))
 		return nil
 	}
 	for len(p) > 0 {
@@ -61,6 +88,16 @@ func (s *scatter) Take(_ int, p []byte) error {
 		s.step(len(now), width)
 	}
 	return nil
+}
+
+// skip moves on by n bytes, however many rows these are.
+func (s *scatter) skip(n int) {
+	for n > 0 {
+		width := 4 * s.rows[s.at].dim
+		now := min(n, width-s.off)
+		s.step(now, width)
+		n -= now
+	}
 }
 
 // step moves on by n bytes, not past the end of the row.

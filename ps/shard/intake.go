@@ -27,12 +27,18 @@ func (t *intake) finite() bool { return len(t.body) > 0 && t.clean == len(t.body
 // Len implements p2p.Sink.
 func (t *intake) Len() int { return len(t.body) }
 
+// Place implements p2p.Placer.
+func (t *intake) Place(off, n int) []byte { return t.body[off:][:n] }
+
 // Take implements p2p.Sink.
 func (t *intake) Take(off int, p []byte) error {
+	placed := len(p) > 0 && &p[0] == &t.body[off]
 	for len(p) > 0 {
 		n := min(len(p), lookBytes)
 		part := t.body[off:][:n]
-		copy(part, p)
+		if !placed {
+			copy(part, p)
+		}
 		if off == t.clean && (off|n)%4 == 0 && vec.NonFinite(vec.Floats(part)) < 0 {
 			t.clean += n
 		}

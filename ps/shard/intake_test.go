@@ -34,7 +34,12 @@ func TestIntakeSeesWhatIsNotFinite(t *testing.T) {
 			if odd {
 				n = min(n, 1+r.IntN(99))
 			}
-			if err := in.Take(off, sent[off:off+n]); err != nil {
+			piece := sent[off : off+n]
+			if r.IntN(2) == 0 {
+				piece = in.Place(off, n)
+				copy(piece, sent[off:])
+			}
+			if err := in.Take(off, piece); err != nil {
 				t.Fatal(err)
 			}
 			off += n
