@@ -1,0 +1,86 @@
+package collective
+
+import "math"
+
+// chooser decides by what algorithms operations are done. It is a pure function of its fields, which all ranks have alike.
+type chooser struct {
+	pinned  Algorithms
+	inside  Link    // between ranks of one host
+	across  Link    // between hosts
+	levels  *levels // nil: one level
+	ranks   int
+	ordered bool
+}
+
+// choose returns the pinned choice, or the one with the least predicted time; the first of those that are equal.
+func (c chooser) choose(op Op, n int) Choice {
+	pinned := c.pinned[op]
+	if pinned.Level1 != Auto && (c.levels == nil || pinned.Level0 == Auto) {
+		return Choice{Level1: pinned.Level1}
+	}
+	if pinned.Level0 != Auto {
+		return pinned
+	}
+	best, least := Choice{}, math.Inf(1)
+	for _, a := range supports(op) {
+		choice := Choice{Level1: a}
+		if s := c.predict(op, n, choice); s < least || best == (Choice{}) {
+			best, least = choice, s
+		}
+	}
+	if c.levels == nil || !layered(op) {
+		return best
+	}
+	for _, level0 := range supports(op) {
+		for _, level1 := range supports(op) {
+			choice := Choice{level0, level1}
+			if s := c.predict(op, n, choice); s < least {
+				best, least = choice, s
+			}
+		}
+	}
+	return best
+}
+
+// predict is the seconds of an operation by a choice.
+func (c chooser) predict(op Op, n int, choice Choice) float64 {
+	link := c.inside
+	if c.levels != nil {
+		link = c.across // the slowest link of a flat algorithm holds it up
+	}
+	if choice.Level0 == Auto {
+		return cost(link, work{op, n, c.ranks, c.ordered}, choice.Level1)
+	}
+	return c.layered(op, n, choice)
+}
+
+// layered is the seconds of the phases of an operation in two levels.
+func (c chooser) layered(op Op, n int, choice Choice) float64 {
+	members := 0
+	for _, h := range c.levels.hosts {
+		members = max(members, len(h))
+	}
+	hosts := len(c.levels.hosts)
+	part := n / members
+	level0 := flat(choice.Level0)
+	switch {
+	case op == AllReduce && c.ordered && c.levels.uniform():
+		return cost(c.across, work{ReduceScatter, n, c.ranks, true}, Mesh) +
+			cost(c.across, work{AllGather, part, hosts, true}, flat(choice.Level1)) +
+			cost(c.inside, work{AllGather, n, members, true}, level0)
+	case op == AllReduce && c.levels.uniform():
+		// All ranks of a host share its link to the others.
+		shared := c.across
+		shared.Bandwidth /= float64(members)
+		return cost(c.inside, work{ReduceScatter, n, members, false}, level0) +
+			cost(shared, work{AllReduce, part, hosts, false}, choice.Level1) +
+			cost(c.inside, work{AllGather, n, members, false}, level0)
+	case op == AllReduce:
+		return c.layered(Reduce, n, choice) + c.layered(Broadcast, n, choice)
+	case op == Reduce && c.ordered:
+		return cost(c.across, work{Reduce, n, c.ranks, true}, Tree)
+	default:
+		return cost(c.inside, work{op, n, members, c.ordered}, choice.Level0) +
+			cost(c.across, work{op, n, hosts, c.ordered}, choice.Level1)
+	}
+}

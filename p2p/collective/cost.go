@@ -1,0 +1,180 @@
+package collective
+
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+// Link is what messages cost between two ranks: the constants of the alpha-beta-gamma model.
+type Link struct {
+	// Alpha is the time of a message without bytes.
+	Alpha time.Duration
+	// Bandwidth is in bytes per second; beta is its inverse.
+	Bandwidth float64
+	// Reduce is how many bytes per second a rank folds into others; gamma is its inverse.
+	Reduce float64
+	// Ports is to how many peers a rank can send at the full bandwidth at once. Where it is 1, as on one host or behind one network
+	// card, a mesh takes as long as its bytes need.
+	Ports int
+}
+
+// The constants of transports, for ranks that have a core each. They are where the choice begins when nobody has measured.
+func defaultLink(transport string) Link {
+	switch transport {
+	case "hccl":
+		return Link{Alpha: 20 * time.Microsecond, Bandwidth: 20e9, Reduce: 100e9, Ports: math.MaxInt32}
+	case "tcp":
+		return Link{Alpha: 25 * time.Microsecond, Bandwidth: 1.2e9, Reduce: 10e9, Ports: 1}
+	default: // shm, inproc
+		return Link{Alpha: 2 * time.Microsecond, Bandwidth: 6e9, Reduce: 10e9, Ports: 1}
+	}
+}
+
+// step is the seconds of one message of n bytes, of which reduced are folded.
+func (l Link) step(n, reduced float64) float64 {
+	return l.Alpha.Seconds() + n/l.Bandwidth + reduced/l.Reduce
+}
+
+// burst is the seconds in which a rank sends n bytes to each of count peers at once.
+func (l Link) burst(n float64, count int) float64 {
+	ports := min(max(l.Ports, 1), count)
+	return l.Alpha.Seconds() + n*float64(count)/float64(ports)/l.Bandwidth
+}
+
+// work is an operation as the model sees it: n is the bytes that end at a rank of AllGather, that begin at a rank of the others.
+type work struct {
+	op      Op
+	n       int
+	ranks   int
+	ordered bool
+}
+
+// cost is the predicted seconds of an operation between the ranks of one level; infinite for an algorithm that it does not have.
+// The formulas are those of HCCL's documentation (coll_algo_intro), with Ports limiting what a mesh does at once.
+func cost(l Link, w work, a Algorithm) float64 {
+	if w.ranks == 1 {
+		return 0
+	}
+	n := float64(w.n)
+	switch w.op {
+	case AllReduce:
+		return costAllReduce(l, w, a)
+	case ReduceScatter:
+		return costReduceScatter(l, w, a)
+	case AllGather:
+		return costAllGather(l, w, a)
+	case Broadcast:
+		return costBroadcast(l, w, a)
+	case Reduce:
+		if a == Tree {
+			return costTreeReduce(l, w)
+		}
+		return costReduceScatter(l, w, a) + costRooted(l, n, w.ranks)
+	case Scatter, Gather:
+		return costRooted(l, n, w.ranks)
+	case AlltoAll, AlltoAllV:
+		part := n / float64(w.ranks)
+		if a == Mesh {
+			return l.burst(part, w.ranks-1)
+		}
+		return float64(w.ranks-1) * l.step(part, 0)
+	case Barrier:
+		return log2(w.ranks) * l.Alpha.Seconds()
+	default:
+		return math.Inf(1)
+	}
+}
+
+// costRooted is a root that has a part for, or takes one from, every other: all n bytes but its own cross its end.
+func costRooted(l Link, n float64, ranks int) float64 {
+	return l.burst(n/float64(ranks), ranks-1)
+}
+
+func costAllReduce(l Link, w work, a Algorithm) float64 {
+	n := float64(w.n)
+	switch {
+	case a == Tree:
+		return costTreeReduce(l, w) + costBroadcast(l, w, Tree)
+	case a == HalvingDoubling && !w.ordered:
+		q := power(w.ranks)
+		share := (q - 1) / q * n
+		seconds := 2*math.Log2(q)*l.Alpha.Seconds() + 2*share/l.Bandwidth + share/l.Reduce
+		if int(q) != w.ranks {
+			seconds += l.step(n, n) + l.step(n, 0)
+		}
+		return seconds
+	default:
+		return costReduceScatter(l, w, a) + costAllGather(l, w, a)
+	}
+}
+
+func costReduceScatter(l Link, w work, a Algorithm) float64 {
+	n, p := float64(w.n), float64(w.ranks)
+	share := (p - 1) / p * n
+	switch {
+	case a == Mesh || w.ordered:
+		return l.burst(n/p, w.ranks-1) + share/l.Reduce
+	case a == HalvingDoubling:
+		q := power(w.ranks)
+		half := (q - 1) / q * n
+		seconds := math.Log2(q)*l.Alpha.Seconds() + half/l.Bandwidth + half/l.Reduce
+		if int(q) != w.ranks {
+			seconds += l.step(n, n) + l.step(n/p, 0)
+		}
+		return seconds
+	case a == Ring:
+		return (p - 1) * l.step(n/p, n/p)
+	default:
+		return math.Inf(1)
+	}
+}
+
+func costAllGather(l Link, w work, a Algorithm) float64 {
+	n, p := float64(w.n), float64(w.ranks)
+	switch a {
+	case Mesh:
+		return l.burst(n/p, w.ranks-1)
+	case HalvingDoubling:
+		q := power(w.ranks)
+		seconds := math.Log2(q)*l.Alpha.Seconds() + (q-1)/q*n/l.Bandwidth
+		if int(q) != w.ranks {
+			seconds += l.step(n/p, 0) + l.step(n, 0)
+		}
+		return seconds
+	case Ring:
+		return (p - 1) * l.step(n/p, 0)
+	default:
+		return math.Inf(1)
+	}
+}
+
+func costBroadcast(l Link, w work, a Algorithm) float64 {
+	n := float64(w.n)
+	switch a {
+	case Tree, HalvingDoubling:
+		return log2(w.ranks) * l.step(n, 0)
+	case Mesh:
+		part := n / float64(w.ranks)
+		return l.burst(part, w.ranks-1) + l.burst(part, w.ranks-1)
+	case Ring:
+		k := float64(pieces(w.n, DefaultPiece))
+		return (float64(w.ranks) - 2 + k) * l.step(n/k, 0)
+	default:
+		return math.Inf(1)
+	}
+}
+
+func costTreeReduce(l Link, w work) float64 {
+	n, p := float64(w.n), w.ranks
+	if w.ordered {
+		return l.Alpha.Seconds() + float64(p-1)*n*(1/l.Bandwidth+1/l.Reduce)
+	}
+	return log2(p) * l.step(n, n)
+}
+
+// log2 is rounded up.
+func log2(p int) float64 { return float64(bits.Len(uint(p - 1))) }
+
+// power is the largest power of two in p.
+func power(p int) float64 { return float64(int(1) << (bits.Len(uint(p)) - 1)) }

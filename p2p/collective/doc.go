@@ -1,0 +1,2 @@
+// Package collective carries out operations in which all ranks of a group take part.
+package collective

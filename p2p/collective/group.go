@@ -1,0 +1,305 @@
+package collective
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"hcclps/p2p"
+)
+
+// Defaults of Config.
+const (
+	DefaultPiece    = 256 << 10
+	DefaultWatchdog = 60 * time.Second
+)
+
+// Config says how a Group works. All but Comm, Ranks, Control, Open and Logger must be equal on all ranks.
+type Config struct {
+	// Comm connects the members. The Group has it for itself and closes it; who made it owns its Run.
+	Comm p2p.Comm
+	// Ranks are the numbers by which errors name the members, by rank of Comm; nil: those of Comm.
+	Ranks []int
+	// Hosts has a number for each rank, equal for ranks of one host or of any subgroup that is closer together; nil: one level.
+	Hosts []int
+	// Epoch is the epoch of membership, which tells this group from an earlier one of the same ranks.
+	Epoch uint64
+	// Algorithms pins what operations are done by; see ParseAlgorithms.
+	Algorithms Algorithms
+	// RankOrder folds contributions in ascending order of ranks in every algorithm, so that all give the same bits.
+	RankOrder bool
+	// Piece is the most bytes that a pipelined message has, a multiple of 64; 0: DefaultPiece.
+	Piece int
+	// Transport is what the defaults of Inside and Across are for: "shm", "inproc", "tcp" or "hccl".
+	Transport string
+	// Inside and Across are measured constants between ranks of one host and between hosts; zero: the transport's defaults.
+	Inside, Across Link
+	// Watchdog is how long an operation may wait without any message coming or going; 0: DefaultWatchdog.
+	Watchdog time.Duration
+	// Control tells ranks of each other's failures; nil: each finds out for itself, by the end of a peer's Comm or by Watchdog.
+	Control Control
+	// Open makes a Comm for a sub-group, from ranks of this group in the order of their new numbers. All of them call it. nil: no sub-groups.
+	Open func(ctx context.Context, ranks []int) (p2p.Comm, error)
+	// Logger gets the choices of algorithms, at debug, and the end; nil: nobody.
+	Logger *slog.Logger
+}
+
+// Group is the members of one communicator: one epoch of a fixed set of ranks. Its operations may be posted by any number of goroutines, but
+// in the same order on every rank.
+type Group struct {
+	cfg    Config
+	choose chooser
+	group  uint32 // digest of the members
+	all    team
+
+	progress atomic.Uint64 // messages that have ended
+	wake     chan struct{} // something was posted, or the group was closed
+
+	mu      sync.Mutex
+	seq     uint64
+	queue   []*Work
+	current *Work // under way
+	last    Call  // the last that began; Seq 0: none
+	closed  bool
+	dead    error
+	records recorder
+}
+
+// New makes a Group. It starts nothing: operations wait for Run.
+func New(cfg Config) (*Group, error) {
+	if cfg.Comm == nil {
+		return nil, errors.New("make group: no comm")
+	}
+	size := cfg.Comm.Size()
+	if cfg.Ranks == nil {
+		cfg.Ranks = make([]int, size)
+		for i := range cfg.Ranks {
+			cfg.Ranks[i] = i
+		}
+	}
+	if cfg.Piece == 0 {
+		cfg.Piece = DefaultPiece
+	}
+	if cfg.Watchdog == 0 {
+		cfg.Watchdog = DefaultWatchdog
+	}
+	if cfg.Inside == (Link{}) {
+		cfg.Inside = defaultLink(cfg.Transport)
+	}
+	if cfg.Across == (Link{}) {
+		cfg.Across = cfg.Inside
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if err := cfg.validate(size); err != nil {
+		return nil, fmt.Errorf("make group of %d ranks: %w", size, err)
+	}
+	g := &Group{cfg: cfg, group: digest(cfg.Ranks), wake: make(chan struct{}, 1)}
+	g.choose = chooser{
+		pinned: cfg.Algorithms, inside: cfg.Inside, across: cfg.Across,
+		levels: newLevels(cfg.Hosts), ranks: size, ordered: cfg.RankOrder,
+	}
+	g.all = newExchange(cfg.Comm, func(r int) int { return cfg.Ranks[r] }, &g.progress).all()
+	return g, nil
+}
+
+// validate tells all faults of a Config that has its defaults.
+func (c *Config) validate(size int) error {
+	var faults []error
+	fault := func(bad bool, format string, args ...any) {
+		if bad {
+			faults = append(faults, fmt.Errorf(format, args...))
+		}
+	}
+	fault(len(c.Ranks) != size, "%d names of ranks", len(c.Ranks))
+	sorted := slices.Sorted(slices.Values(c.Ranks))
+	fault(len(slices.Compact(sorted)) != len(c.Ranks), "a rank is named twice in %v", c.Ranks)
+	fault(c.Hosts != nil && len(c.Hosts) != size, "%d numbers of hosts", len(c.Hosts))
+	fault(c.Piece < 64 || c.Piece%64 != 0, "piece of %d bytes, want a multiple of 64", c.Piece)
+	fault(c.Watchdog < time.Millisecond, "watchdog of %v, want at least 1ms", c.Watchdog)
+	for _, l := range []Link{c.Inside, c.Across} {
+		fault(l.Alpha < 0 || !(l.Bandwidth > 0) || !(l.Reduce > 0), "link %+v, want positive bandwidth and reduce", l)
+	}
+	faults = append(faults, c.Algorithms.validate())
+	return errors.Join(faults...)
+}
+
+// digest is a checksum of numbers.
+func digest(numbers []int) uint32 {
+	var b []byte
+	for _, n := range numbers {
+		b = binary.LittleEndian.AppendUint64(b, uint64(n))
+	}
+	return crc32.Checksum(b, castagnoli)
+}
+
+// Rank is this side's number in the group.
+func (g *Group) Rank() int { return g.cfg.Comm.Rank() }
+
+// Size is the number of members.
+func (g *Group) Size() int { return g.cfg.Comm.Size() }
+
+// Sub makes a group of some members, in the order of their new numbers, with a Comm of its own: it works beside this one. Every
+// one of them calls Sub with the same ranks; this rank must be one. ctx bounds the making of the Comm. The caller runs the new group.
+func (g *Group) Sub(ctx context.Context, ranks []int) (*Group, error) {
+	fail := func(err error) (*Group, error) {
+		return nil, fmt.Errorf("make sub-group %v at rank %d: %w", ranks, g.Rank(), err)
+	}
+	if g.cfg.Open == nil {
+		return fail(errors.New("the group has no way to open a comm for it"))
+	}
+	sub := g.cfg
+	sub.Ranks, sub.Hosts, sub.Open = nil, nil, nil
+	for _, r := range ranks {
+		if r < 0 || r >= g.Size() {
+			return fail(fmt.Errorf("no rank %d among %d: %w", r, g.Size(), p2p.ErrRank))
+		}
+		sub.Ranks = append(sub.Ranks, g.cfg.Ranks[r])
+		if g.cfg.Hosts != nil {
+			sub.Hosts = append(sub.Hosts, g.cfg.Hosts[r])
+		}
+	}
+	me := slices.Index(ranks, g.Rank())
+	if me < 0 {
+		return fail(fmt.Errorf("this rank is not in it: %w", p2p.ErrRank))
+	}
+	if sorted := slices.Sorted(slices.Values(ranks)); len(slices.Compact(sorted)) != len(ranks) {
+		return fail(fmt.Errorf("a rank is in it twice: %w", p2p.ErrRank))
+	}
+	comm, err := g.cfg.Open(ctx, ranks)
+	if err != nil {
+		return fail(err)
+	}
+	if comm.Rank() != me || comm.Size() != len(ranks) {
+		return fail(errors.Join(fmt.Errorf("the comm is of rank %d of %d", comm.Rank(), comm.Size()), comm.Close()))
+	}
+	sub.Comm = comm
+	return New(sub)
+}
+
+// Close ends the group and its Comm, and may be called more than once. Operations under way fail, and Run returns nil.
+func (g *Group) Close() error {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.poke()
+	return g.cfg.Comm.Close()
+}
+
+func (g *Group) poke() {
+	select {
+	case g.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run carries out what is posted, in order, until ctx ends, the group is closed, or an operation fails. It returns nil after Close, else the
+// reason, which is the error of all operations that had not ended. The Comm is closed then. Call it once.
+func (g *Group) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	var watcher sync.WaitGroup
+	watcher.Go(func() { g.watch(ctx, stop) })
+	err := g.loop(ctx)
+	stop(err)
+	watcher.Wait()
+	g.bury(err)
+	if errors.Is(err, errGroupClosed) {
+		return nil
+	}
+	g.cfg.Logger.Warn("group of ranks has failed", "rank", g.cfg.Ranks[g.Rank()], "epoch", g.cfg.Epoch, "error", err)
+	return err
+}
+
+// loop takes one operation after the other. It returns why it ended.
+func (g *Group) loop(ctx context.Context) error {
+	for {
+		w, err := g.next(ctx)
+		if err != nil {
+			return g.failure(ctx, err)
+		}
+		if err := g.carry(ctx, w); err != nil {
+			return g.failure(ctx, err)
+		}
+		g.finish(w, nil)
+	}
+}
+
+// next waits for an operation and makes it the current one.
+func (g *Group) next(ctx context.Context) (*Work, error) {
+	for {
+		g.mu.Lock()
+		switch {
+		case g.closed:
+			g.mu.Unlock()
+			return nil, errGroupClosed
+		case ctx.Err() == nil && len(g.queue) > 0:
+			w := g.queue[0]
+			g.queue = g.queue[1:]
+			g.current, g.last = w, w.call
+			g.records.begin(w)
+			g.mu.Unlock()
+			return w, nil
+		}
+		g.mu.Unlock()
+		select {
+		case <-g.wake:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// carry does one operation.
+func (g *Group) carry(ctx context.Context, w *Work) error {
+	g.all.begin(ctx, w.call)
+	if err := w.run(g.all); err != nil {
+		return err
+	}
+	return g.all.flush()
+}
+
+// finish ends an operation that has succeeded or failed.
+func (g *Group) finish(w *Work, err error) {
+	g.mu.Lock()
+	g.records.end(w, err)
+	if g.current == w {
+		g.current = nil
+	}
+	g.mu.Unlock()
+	g.progress.Add(1)
+	if w.after != nil {
+		w.after(err)
+	}
+	w.err = err
+	close(w.done)
+}
+
+// bury makes the group dead: the current operation and all that wait fail with err.
+func (g *Group) bury(err error) {
+	g.mu.Lock()
+	g.dead = err
+	left := g.queue
+	g.queue = nil
+	if g.current != nil {
+		left = append([]*Work{g.current}, left...)
+	}
+	g.mu.Unlock()
+	for _, w := range left {
+		g.finish(w, fmt.Errorf("%v at rank %d: %w", w.call, g.cfg.Ranks[g.Rank()], err))
+	}
+}
+
+// Recent returns the last operations that have begun, 256 at most, oldest first.
+func (g *Group) Recent() []Record {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.records.list()
+}

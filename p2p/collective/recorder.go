@@ -1,0 +1,45 @@
+package collective
+
+import "time"
+
+// Record is what the flight recorder keeps of an operation.
+type Record struct {
+	// Call is the operation with its algorithm.
+	Call Call
+	// Bytes is its size in the sense of the cost model.
+	Bytes int
+	// Posted, Started and Ended are when it was called, when it was its turn, and when it ended; Ended is zero while it is under way.
+	Posted, Started, Ended time.Time
+	// Err is why it failed.
+	Err error
+}
+
+// recorded is how many operations are kept.
+const recorded = 256
+
+// recorder keeps the last operations that have begun. Its owner locks it.
+type recorder struct {
+	ring [recorded]Record
+	n    int // begun so far
+}
+
+func (r *recorder) begin(w *Work) {
+	w.slot = r.n
+	r.ring[r.n%recorded] = Record{Call: w.call, Bytes: w.bytes, Posted: w.posted, Started: time.Now()}
+	r.n++
+}
+
+// end notes the end of an operation, unless it never began.
+func (r *recorder) end(w *Work, err error) {
+	if rec := &r.ring[w.slot%recorded]; rec.Call == w.call && !rec.Started.IsZero() {
+		rec.Ended, rec.Err = time.Now(), err
+	}
+}
+
+func (r *recorder) list() []Record {
+	var all []Record
+	for i := max(0, r.n-recorded); i < r.n; i++ {
+		all = append(all, r.ring[i%recorded])
+	}
+	return all
+}

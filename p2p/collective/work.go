@@ -1,0 +1,91 @@
+package collective
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"hcclps/p2p"
+)
+
+// Work is an operation that was posted. Any number of goroutines may wait for it. Until it has ended its buffers belong to the group: what is
+// sent must not change, and what is received is not there.
+type Work struct {
+	call   Call
+	bytes  int
+	posted time.Time
+	run    func(t team) error
+	after  func(err error) // called before done is closed
+	done   chan struct{}
+	err    error // written before done is closed
+	slot   int   // in the recorder
+}
+
+// Call is the operation as this rank called it, with the algorithm that was chosen.
+func (w *Work) Call() Call { return w.call }
+
+// Done is closed when the operation has ended, well or not.
+func (w *Work) Done() <-chan struct{} { return w.done }
+
+// Wait returns the operation's error when it has ended. If ctx ends first it returns the cause; the operation goes on, and may be waited for again.
+func (w *Work) Wait(ctx context.Context) error {
+	select {
+	case <-w.done:
+		return w.err
+	default:
+	}
+	select {
+	case <-w.done:
+		return w.err
+	case <-ctx.Done():
+		return fmt.Errorf("wait for %v: %w", w.call, context.Cause(ctx))
+	}
+}
+
+// refused is an operation that was never posted.
+func refused(op Op, err error) *Work {
+	w := &Work{call: Call{Op: op, Root: NoRoot}, done: make(chan struct{}), err: fmt.Errorf("call %v: %w", op, err)}
+	close(w.done)
+	return w
+}
+
+// post gives an operation its number and its algorithm, by its bytes in the sense of the cost model, and puts it into the queue.
+func (g *Group) post(c Call, bytes int, run func(t team, v vector) error) *Work {
+	return g.postTagged(c, bytes, 0, run, nil)
+}
+
+// postTagged is post for an operation with a tag that must agree too, and with something to do when it has ended.
+func (g *Group) postTagged(c Call, bytes int, tag uint32, run func(t team, v vector) error, after func(error)) *Work {
+	c.Group, c.Epoch = g.group, g.cfg.Epoch
+	c.Algorithm = g.choose.choose(c.Op, bytes)
+	c.RankOrder = g.cfg.RankOrder && c.Op.reduces()
+	c.Plan = digest(append([]int{g.cfg.Piece, int(tag)}, g.cfg.Hosts...))
+	v := vector{width: max(1, c.DType.Size()), piece: g.cfg.Piece, ordered: g.cfg.RankOrder, over: g.Size()}
+	if c.Op.reduces() {
+		v.reducer = newReducer(c.DType, c.Reduction)
+	}
+	w := &Work{bytes: bytes, posted: time.Now(), after: after, done: make(chan struct{})}
+	w.run = func(t team) error { return run(t, v) }
+
+	g.mu.Lock()
+	if g.dead != nil || g.closed {
+		err := g.dead
+		g.mu.Unlock()
+		if err == nil {
+			err = errGroupClosed
+		}
+		w = refused(c.Op, p2p.Dead(g.cfg.Ranks[g.Rank()], err))
+		if after != nil {
+			after(w.err)
+		}
+		return w
+	}
+	g.seq++
+	c.Seq = g.seq
+	w.call = c
+	g.queue = append(g.queue, w)
+	g.mu.Unlock()
+	g.poke()
+	g.cfg.Logger.Debug("collective posted", "seq", c.Seq, "op", c.Op, "bytes", bytes, "algorithm", c.Algorithm)
+	return w
+}
