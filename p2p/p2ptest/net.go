@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"hcclps/p2p/inproc"
@@ -199,13 +200,13 @@ type Host struct {
 
 // Listen opens addr, any string; one that ends in ":0" gets a free number.
 func (h *Host) Listen(ctx context.Context, addr string) (net.Listener, error) {
+	h.net.mu.Lock() // before anybody can dial it
+	defer h.net.mu.Unlock()
 	l, err := h.net.inner.Host(h.name).Listen(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
-	h.net.mu.Lock()
 	h.net.owner[l.Addr().String()] = h.name
-	h.net.mu.Unlock()
 	return l, nil
 }
 
@@ -213,10 +214,14 @@ func (h *Host) Listen(ctx context.Context, addr string) (net.Listener, error) {
 func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	n := h.net
 	n.mu.Lock()
-	there := link{h.name, n.owner[addr]}
+	owner, known := n.owner[addr]
+	there := link{h.name, owner}
 	number := n.dialled[there]
 	n.dialled[there]++
 	n.mu.Unlock()
+	if !known { // nor may it be dialled when it is known a moment later, over a link without a name
+		return nil, &net.OpError{Op: "dial", Net: "inproc", Source: inproc.Addr(h.name), Addr: inproc.Addr(addr), Err: syscall.ECONNREFUSED}
+	}
 	back := link{there.to, there.from}
 	err := n.wait(ctx, nil, n.rng(there, number, "dial"))
 	if err == nil {
