@@ -64,12 +64,25 @@ func (b *body) Fill(off int, p []byte) error {
 	return nil
 }
 
+// wideRow is the bytes of a row from which on the next one is asked for while one is copied: a large gradient is not in the cache, and its rows
+// are dealt out to shards and parts, so that the CPU does not see where they go on.
+const wideRow = 1 << 10
+
+// row is a row; the last of the table may be short.
+func (s *section) row(i int) []float32 {
+	first := int(s.at[i]) * s.dim
+	return s.all[first:min(first+s.dim, len(s.all))]
+}
+
 // fill writes the values from byte off on, and what is behind them.
 func (s *section) fill(off int, p []byte) {
 	row := 4 * s.dim
 	for len(p) > 0 && off < row*len(s.at) {
-		first := int(s.at[off/row]) * s.dim
-		values := vec.BytesOfFloats(s.all[first:min(first+s.dim, len(s.all))])
+		at := off / row
+		if row >= wideRow && len(p) > row && at+1 < len(s.at) {
+			vec.Expect(s.row(at + 1))
+		}
+		values := vec.BytesOfFloats(s.row(at))
 		now := p[:min(len(p), row-off%row)]
 		n := 0
 		if off%row < len(values) {

@@ -1,5 +1,7 @@
 package vec
 
+import "unsafe"
+
 // CacheLine is the stride of Prefetch in bytes; 64 on every machine the project runs on.
 const CacheLine = 64
 
@@ -10,4 +12,13 @@ func Prefetch(addrs []uintptr, lines int) {
 		return
 	}
 	prefetch(&addrs[0], len(addrs), lines)
+}
+
+// Expect is Prefetch of all of x, which is read soon.
+func Expect(x []float32) {
+	if len(x) == 0 {
+		return
+	}
+	at := uintptr(unsafe.Pointer(unsafe.SliceData(x)))
+	prefetch(&at, 1, (4*len(x)+CacheLine-1)/CacheLine)
 }
