@@ -1,0 +1,120 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"hcclps/p2p"
+)
+
+// Network makes connections. Those of p2p/tcp and p2p/inproc will do.
+type Network interface {
+	// Listen opens addr for peers until the listener is closed.
+	Listen(ctx context.Context, addr string) (net.Listener, error)
+	// Dial connects to a listener. It gives up when ctx ends.
+	Dial(ctx context.Context, addr string) (net.Conn, error)
+}
+
+// PairFunc makes the Comm of two ranks from fresh connections between their processes, the first of one side being the first of the other. The
+// lower rank has dialled and is rank 0 of the pair. The function may exchange bytes over them, bounded by ctx. The Comm owns the connections from then
+// on; on error they are closed. Bulk.Pair of p2p/backend is one.
+type PairFunc func(ctx context.Context, conns []net.Conn, rank int) (p2p.RunningComm, error)
+
+// Config says which rank of which world this process is. [Env] and [Table.Config] fill in the first part.
+type Config struct {
+	Rank, Size int
+	LocalRank  int    // among the ranks of this host; for the user alone
+	Master     string // address of rank 0, where the world meets
+	// Listen is where this rank listens: rank 0 for the others to join, default Master; others for ranks below them, default any port of the
+	// interface by which they reach rank 0.
+	Listen string
+	// Advertise is where others dial what Listen opened; "": the listener's own address.
+	Advertise string
+	Host      string // names the machine: ranks with the same Host are on one; default host name and boot id
+
+	Network Network  // needed if Size > 1
+	Pair    PairFunc // needed if Size > 1
+	Stripes int      // connections of a pair, default 1
+	Job     string   // what the world works at, at most 255 bytes: ranks of different jobs do not make a world
+	Info    string   // for people, in errors; default host name and process id
+
+	Timeout   time.Duration // bound of Open beside its context, default 2 min
+	Heartbeat time.Duration // default 500 ms
+	Suspect   time.Duration // default 2 s: nothing heard for so long, and a rank is taken for dead
+	Logger    *slog.Logger  // nil = discard
+}
+
+// setDefaults fills in what is zero and returns every fault.
+func (c *Config) setDefaults() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if c.Size < 1 || c.Size > MaxSize {
+		fault("world size %d is not in 1..%d", c.Size, MaxSize)
+	}
+	if c.Rank < 0 || c.Rank >= max(c.Size, 1) {
+		fault("rank %d is not in 0..%d", c.Rank, c.Size-1)
+	}
+	if c.Size > 1 {
+		if c.Network == nil {
+			fault("network is nil")
+		}
+		if c.Pair == nil {
+			fault("pair is nil: give the backend's function")
+		}
+		if c.Master == "" {
+			fault("master is empty: say where rank 0 listens")
+		}
+	}
+	if c.Stripes == 0 {
+		c.Stripes = 1
+	}
+	if c.Stripes < 1 || c.Stripes > maxStripes {
+		fault("stripes %d is not in 1..%d", c.Stripes, maxStripes)
+	}
+	period := func(p *time.Duration, name string, v time.Duration) {
+		if *p == 0 {
+			*p = v
+		}
+		if *p < 0 {
+			fault("%s %v is below zero", name, *p)
+		}
+	}
+	period(&c.Timeout, "timeout", 2*time.Minute)
+	period(&c.Heartbeat, "heartbeat", 500*time.Millisecond)
+	period(&c.Suspect, "suspect", 2*time.Second)
+	if c.Suspect <= c.Heartbeat {
+		fault("suspect %v must be above heartbeat %v", c.Suspect, c.Heartbeat)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	c.describe()
+	for _, s := range []string{c.Job, c.Host, c.Advertise} {
+		if len(s) > maxName {
+			fault("%.40q... has %d bytes, a job, host or address at most %d", s, len(s), maxName)
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// describe fills in what tells this process from others.
+func (c *Config) describe() {
+	name, err := os.Hostname()
+	if err != nil {
+		name = "unknown host"
+	}
+	if c.Info == "" {
+		c.Info = fmt.Sprintf("%s, process %d", name, os.Getpid())
+	}
+	if c.Host == "" {
+		boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // else the name has to do
+		c.Host = strings.TrimSpace(name + " " + string(boot))
+		c.Host = c.Host[:min(len(c.Host), maxName)]
+	}
+}

@@ -1,0 +1,113 @@
+package world
+
+import (
+	"fmt"
+	"sync"
+
+	"hcclps/p2p"
+)
+
+// RankError names the rank that ended a world: it has died, or has said that it failed. It wraps p2p.ErrPeer.
+type RankError struct {
+	Rank   int
+	Info   string // where it ran, for people
+	Reason string
+}
+
+// Error is "rank 3 (host a, process 7) failed: reason".
+func (e *RankError) Error() string {
+	return fmt.Sprintf("rank %d (%s) failed: %s", e.Rank, e.Info, e.Reason)
+}
+
+// Unwrap is p2p.ErrPeer.
+func (e *RankError) Unwrap() error { return p2p.ErrPeer }
+
+// fate is what a rank knows of the ends of others.
+type fate struct {
+	failed chan struct{} // closed with the verdict
+
+	mu      sync.Mutex
+	verdict *RankError
+	left    map[int]string // who has left of its own will, and why
+}
+
+func newFate() *fate { return &fate{failed: make(chan struct{}), left: make(map[int]string)} }
+
+// judge keeps the first verdict. It says whether this was it.
+func (f *fate) judge(v *RankError) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.verdict != nil {
+		return false
+	}
+	f.verdict = v
+	close(f.failed)
+	return true
+}
+
+func (f *fate) leaves(rank int, why string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.left[rank] = why
+}
+
+func (f *fate) hasLeft(rank int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, ok := f.left[rank]
+	return ok
+}
+
+// departures tells for people which ranks have left; "" if none has.
+func (f *fate) departures(members []member) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for r := range members { // the lowest will do
+		if why, ok := f.left[r]; ok {
+			return fmt.Sprintf("rank %d (%s) has left: %s", r, members[r].info, why)
+		}
+	}
+	return ""
+}
+
+// Failed is closed when the World has failed: a rank is dead, or has called Fail. All its Comms die of that.
+func (w *World) Failed() <-chan struct{} { return w.fate.failed }
+
+// Verdict says which rank ended the World; nil while it is well. All ranks are told the same, except that who loses rank 0 blames it.
+func (w *World) Verdict() *RankError {
+	w.fate.mu.Lock()
+	defer w.fate.mu.Unlock()
+	return w.fate.verdict
+}
+
+// Fail tells all ranks that this one cannot go on. It does not wait: Failed is closed here too when rank 0 has heard it. If another
+// rank has failed before, that stays the verdict.
+func (w *World) Fail(reason string) {
+	self := w.cfg.Rank
+	if self == 0 || w.fate.hasLeft(0) {
+		w.judge(self, reason)
+		return
+	}
+	w.lines[0].post(frame{kind: kindFailed, rank: self, text: reason})
+}
+
+// judge ends the World for a rank's failure. Rank 0 tells the others.
+func (w *World) judge(rank int, reason string) {
+	v := &RankError{Rank: rank, Info: w.Info(rank), Reason: reason}
+	if !w.fate.judge(v) {
+		return
+	}
+	w.cfg.Logger.Error("world failed", "rank", v.Rank, "info", v.Info, "reason", v.Reason, "epoch", w.table.epoch)
+	if w.cfg.Rank == 0 {
+		w.tellAll(frame{kind: kindFailed, rank: rank, text: reason})
+	}
+}
+
+// tellAll posts a frame on every line of this rank.
+func (w *World) tellAll(f frame) {
+	for _, l := range w.lines {
+		if l != nil {
+			l.post(f)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package world
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"hcclps/p2p"
+)
+
+// version is that of everything this package says on a connection.
+const version = 1
+
+// helloMagic begins a hello and its answer. It and the version after it stay where they are in every version.
+const helloMagic = "hcwd"
+
+const maxStripes = 16
+
+// purpose says what a connection is for. The values are on the wire.
+type purpose uint8
+
+const (
+	joining purpose = iota + 1 // to rank 0: a rank wants to be in the world; then the connection carries frames
+	pairing                    // to a higher rank: it is one of a pair of a comm
+)
+
+// hello is the first message on a connection, from the dialler.
+type hello struct {
+	version  uint16 // 0 means version
+	purpose  purpose
+	job      string
+	from, to int
+	size     int    // ranks of the world
+	info     string // for people: where the dialler runs
+
+	// id is the number of the process if it joins, and that of the world if it makes a pair: drawn at random, so that what was left by a
+	// process or a world before this one is told apart.
+	id uint64
+
+	address, host string // of a joining rank: where it listens for pairs, and which machine it is on
+
+	// Of a pair:
+	epoch           uint32
+	comm            string
+	ranks           string // who is in the comm
+	attempt         uint16 // connections of an earlier one are forgotten
+	stripe, stripes uint8
+}
+
+// encode makes the message, its length before it. A name that is too long is an error.
+func (h hello) encode() ([]byte, error) {
+	names := []string{h.job, h.address, h.host, h.comm}
+	for _, s := range names {
+		if len(s) > maxName {
+			return nil, fmt.Errorf("encode hello: %.40q... has %d bytes, at most %d", s, len(s), maxName)
+		}
+	}
+	if h.version == 0 {
+		h.version = version
+	}
+	b := append(make([]byte, 4, 256), helloMagic...)
+	b = binary.LittleEndian.AppendUint16(b, h.version)
+	b = append(b, byte(h.purpose), h.stripe, h.stripes)
+	b = binary.LittleEndian.AppendUint16(b, h.attempt)
+	for _, n := range []int{h.from, h.to, h.size} {
+		b = binary.LittleEndian.AppendUint32(b, uint32(n))
+	}
+	b = binary.LittleEndian.AppendUint64(b, h.id)
+	b = binary.LittleEndian.AppendUint32(b, h.epoch)
+	for _, s := range append(names, clip(h.ranks), clip(h.info)) {
+		b = appendBlock(b, s)
+	}
+	return sealed(b), nil
+}
+
+// errVersion marks a hello or an answer of another version.
+var errVersion = fmt.Errorf("%w: another version", p2p.ErrRefused)
+
+// decodeHello is the inverse of encode, without the length. Of another version it returns the version and errVersion.
+func decodeHello(b []byte) (hello, error) {
+	d := fields{b: b}
+	if magic := string(d.bytes(len(helloMagic))); magic != helloMagic {
+		return hello{}, fmt.Errorf("decode hello: begins with %q, want %q: %w", magic, helloMagic, p2p.ErrMalformed)
+	}
+	h := hello{version: d.u16()}
+	if d.err == nil && h.version != version {
+		return h, fmt.Errorf("decode hello: %w: %d", errVersion, h.version)
+	}
+	h.purpose, h.stripe, h.stripes, h.attempt = purpose(d.u8()), d.u8(), d.u8(), d.u16()
+	h.from, h.to, h.size = int(d.u32()), int(d.u32()), int(d.u32())
+	h.id, h.epoch = d.u64(), d.u32()
+	h.job, h.address, h.host, h.comm = d.str(maxName), d.str(maxName), d.str(maxName), d.str(maxName)
+	h.ranks, h.info = d.str(maxText), d.str(maxText)
+	if err := d.end(); err != nil {
+		return hello{}, fmt.Errorf("decode hello: %w", err)
+	}
+	switch {
+	case h.purpose != joining && h.purpose != pairing:
+		return hello{}, fmt.Errorf("decode hello: purpose %d: %w", h.purpose, p2p.ErrMalformed)
+	case h.purpose == pairing && (h.stripe >= h.stripes || h.stripes > maxStripes):
+		return hello{}, fmt.Errorf("decode hello: connection %d of %d of a pair: %w", h.stripe, h.stripes, p2p.ErrMalformed)
+	}
+	return h, nil
+}
+
+// answer is what the acceptor says to a hello.
+type answer struct {
+	version uint16 // of the acceptor
+	refusal string // "": welcome
+}
+
+// encode makes: "hcwd", u16 version, u8 1 if refused, the refusal. It is the same in every version.
+func (a answer) encode() []byte {
+	b := append(make([]byte, 4, 64), helloMagic...)
+	b = binary.LittleEndian.AppendUint16(b, version)
+	if a.refusal == "" {
+		b = append(b, 0)
+	} else {
+		b = append(b, 1)
+	}
+	return sealed(appendBlock(b, clip(a.refusal)))
+}
+
+// decodeAnswer is the inverse of encode, without the length.
+func decodeAnswer(b []byte) (answer, error) {
+	d := fields{b: b}
+	if magic := string(d.bytes(len(helloMagic))); magic != helloMagic {
+		return answer{}, fmt.Errorf("decode answer to hello: begins with %q, want %q: %w", magic, helloMagic, p2p.ErrMalformed)
+	}
+	a := answer{version: d.u16()}
+	refused := d.u8()
+	a.refusal = d.str(maxText)
+	if err := d.end(); err != nil {
+		return answer{}, fmt.Errorf("decode answer to hello: %w", err)
+	}
+	if refused > 1 || (refused == 1) != (a.refusal != "") {
+		return answer{}, fmt.Errorf("decode answer to hello: code %d with reason %q: %w", refused, a.refusal, p2p.ErrMalformed)
+	}
+	return a, nil
+}

@@ -1,0 +1,232 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+
+	"hcclps/p2p"
+)
+
+// Comm opens a Comm of some ranks, ascending, in which they are numbered in this order; nil means all. All of them call it with the same name and
+// ranks, within ctx; a name is used once in a World. It waits for Run to be running. If it fails, the error names the ranks that are missed.
+func (w *World) Comm(ctx context.Context, name string, ranks []int) (*Comm, error) {
+	c, err := w.newComm(name, ranks)
+	if err == nil {
+		err = w.connect(ctx, c)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open comm %q of %s at rank %d: %w", name, noun(c.ranks), w.cfg.Rank, err)
+	}
+	return c, nil
+}
+
+// newComm checks a call and reserves the name.
+func (w *World) newComm(name string, ranks []int) (*Comm, error) {
+	c := &Comm{world: w, name: name, ranks: slices.Clone(ranks), dead: make(chan struct{})}
+	if ranks == nil {
+		for r := range w.Size() {
+			c.ranks = append(c.ranks, r)
+		}
+	}
+	if name == "" || len(name) > maxName {
+		return c, fmt.Errorf("a name has 1 to %d bytes", maxName)
+	}
+	for i, r := range c.ranks {
+		if r < 0 || r >= w.Size() || i > 0 && r <= c.ranks[i-1] {
+			return c, fmt.Errorf("ranks %v are not ascending numbers below %d", ranks, w.Size())
+		}
+	}
+	if c.rank = slices.Index(c.ranks, w.cfg.Rank); c.rank < 0 {
+		return c, errors.New("this rank is not one of them")
+	}
+	c.lanes = make([]*lane, len(c.ranks))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.names[name] {
+		return c, errors.New("the name was used before: take another")
+	}
+	w.names[name] = true
+	return c, nil
+}
+
+// connect makes the pairs of c, all at the same time; the first that cannot be made ends the others.
+func (w *World) connect(ctx context.Context, c *Comm) error {
+	inner, cancel := context.WithCancelCause(ctx)
+	var watch, all sync.WaitGroup
+	watch.Go(func() { w.abort(inner, cancel) })
+	defer watch.Wait()
+	defer cancel(nil)
+	for i, r := range c.ranks {
+		if i == c.rank {
+			continue
+		}
+		all.Go(func() {
+			if err := w.makeLane(inner, c, i); err != nil && inner.Err() == nil {
+				cancel(fmt.Errorf("rank %d (%s): %w", r, w.Info(r), err))
+			}
+		})
+	}
+	all.Wait()
+	err := context.Cause(inner)
+	if ctx.Err() != nil {
+		err = fmt.Errorf("%w: %s did not open it", err, noun(c.missed()))
+	}
+	if err == nil {
+		err = w.start(c)
+	}
+	if err != nil {
+		w.lobby.bar(c.name, fmt.Sprintf("rank %d (%s) could not open comm %q: %v", w.cfg.Rank, w.cfg.Info, c.name, err))
+		_ = c.Close()
+	}
+	return err
+}
+
+// missed are the ranks of the world to which c has no pair.
+func (c *Comm) missed() []int {
+	var missed []int
+	for i, l := range c.lanes {
+		if l == nil && i != c.rank {
+			missed = append(missed, c.ranks[i])
+		}
+	}
+	return missed
+}
+
+// abort ends what makes pairs when the world fails or stops.
+func (w *World) abort(ctx context.Context, cancel context.CancelCauseFunc) {
+	select {
+	case <-w.Failed():
+		cancel(w.Verdict())
+	case <-w.stopped:
+		cancel(errStopped)
+	case <-ctx.Done():
+	}
+}
+
+// start gives the pairs of c to Run.
+func (w *World) start(c *Comm) error {
+	w.mu.Lock()
+	closed := w.closed
+	if !closed {
+		w.comms[c] = struct{}{}
+		for _, l := range c.lanes {
+			if l != nil {
+				w.fresh = append(w.fresh, l)
+			}
+		}
+	}
+	w.mu.Unlock()
+	if closed {
+		return errStopped
+	}
+	if v := w.Verdict(); v != nil {
+		return v
+	}
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// drop forgets a Comm that is dead.
+func (w *World) drop(c *Comm) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.comms, c)
+}
+
+// makeLane makes the pair with rank i of c: the lower of the two dials.
+func (w *World) makeLane(ctx context.Context, c *Comm, i int) error {
+	var conns []net.Conn
+	var err error
+	mine := 0
+	if i > c.rank {
+		conns, err = w.dialPair(ctx, c, c.ranks[i])
+	} else {
+		mine = 1
+		conns, err = w.acceptPair(ctx, c, c.ranks[i])
+	}
+	if err != nil {
+		return err
+	}
+	pair, err := w.cfg.Pair(ctx, conns, mine)
+	if err != nil {
+		return fmt.Errorf("make a pair: %w", err)
+	}
+	c.lanes[i] = &lane{comm: c, peer: i, end: 1 - mine, pair: pair}
+	return nil
+}
+
+// acceptPair waits for a lower rank to want the pair.
+func (w *World) acceptPair(ctx context.Context, c *Comm, from int) ([]net.Conn, error) {
+	h, conns, err := w.lobby.take(ctx, c.name, from)
+	if err != nil {
+		return nil, err
+	}
+	refusal := ""
+	if ours := formatRanks(c.ranks); h.ranks != ours {
+		refusal = fmt.Sprintf("comm %q is of ranks %s at rank %d, of ranks %s at rank %d", c.name, h.ranks, from, ours, w.cfg.Rank)
+	}
+	for _, conn := range conns {
+		if refusal != "" {
+			refuse(ctx, conn, refusal)
+		} else if err == nil {
+			err = sendAnswer(ctx, conn, "")
+		}
+	}
+	if refusal != "" {
+		return nil, fmt.Errorf("%w: %s", p2p.ErrRefused, refusal)
+	}
+	if err != nil {
+		closeAll(conns)
+	}
+	return conns, err
+}
+
+// dialPair connects to a higher rank, again and again until that has opened the comm too.
+func (w *World) dialPair(ctx context.Context, c *Comm, to int) ([]net.Conn, error) {
+	h := hello{
+		purpose: pairing, job: w.cfg.Job, from: w.cfg.Rank, to: to, size: w.Size(), info: w.cfg.Info, id: w.table.id, epoch: w.table.epoch,
+		comm: c.name, ranks: formatRanks(c.ranks), stripes: uint8(w.cfg.Stripes),
+	}
+	for pause := minRest; ; pause = min(2*pause, maxRest) {
+		h.attempt++
+		conns, err := w.tryPair(ctx, h)
+		if err == nil {
+			return conns, nil
+		}
+		closeAll(conns)
+		if ctx.Err() != nil || errors.Is(err, p2p.ErrRefused) {
+			return nil, err
+		}
+		w.cfg.Logger.Debug("cannot make a pair yet", "comm", c.name, "rank", to, "err", err)
+		rest(ctx, pause/2+rand.N(pause/2))
+	}
+}
+
+// tryPair dials all connections of a pair and waits until the other side has opened the comm. It returns what it dialled, also with an error.
+func (w *World) tryPair(ctx context.Context, h hello) ([]net.Conn, error) {
+	var conns []net.Conn
+	for ; h.stripe < h.stripes; h.stripe++ {
+		conn, err := w.cfg.Network.Dial(ctx, w.table.members[h.to].address)
+		if err != nil {
+			return conns, err
+		}
+		conns = append(conns, conn)
+		if err := sendHello(ctx, conn, h); err != nil {
+			return conns, err
+		}
+	}
+	for _, conn := range conns {
+		if err := readAnswer(ctx, conn); err != nil {
+			return conns, err
+		}
+	}
+	return conns, nil
+}
