@@ -28,6 +28,7 @@ const (
 	positionNone = iota
 	positionIn
 	positionAfter
+	positionUnknown // on no wire
 )
 
 // position is where a rank is in the order of operations.

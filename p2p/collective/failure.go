@@ -58,7 +58,7 @@ func (g *Group) watch(ctx context.Context, stop context.CancelCauseFunc) {
 	if g.cfg.Control != nil {
 		failed = g.cfg.Control.Failed()
 	}
-	var told position
+	told := position{state: positionUnknown}
 	seen, since := g.progress.Load(), time.Now()
 	for {
 		select {

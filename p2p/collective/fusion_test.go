@@ -1,0 +1,102 @@
+package collective_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"hcclps/p2p"
+	"hcclps/p2p/collective"
+)
+
+func TestFusion(t *testing.T) {
+	sizes := []int{3, 0, 100, 1, 5000, 64, 64, 64, 7, 900, 1024, 1023, 1, 2} // elements; a bucket has 1024
+	for _, ranks := range []int{1, 2, 3} {
+		w := newWorld(t, ranks, nil)
+		ins := make([][][]byte, len(sizes))
+		want := make([][]byte, len(sizes))
+		for i, n := range sizes {
+			for r := range ranks {
+				ins[i] = append(ins[i], tensor(p2p.Float32, n, uint64(i*100+r)))
+			}
+			want[i] = reduced(p2p.Float32, collective.Avg, ins[i])
+		}
+		operations := make([]int, ranks)
+		err := w.each(func(r int, g *collective.Group) error {
+			f, err := g.Fuse(collective.FusionConfig{DType: p2p.Float32, Reduction: collective.Avg, Threshold: 4096})
+			if err != nil {
+				return err
+			}
+			for range 3 { // flat buffers are used again
+				var buckets []*collective.Bucket
+				var got [][]byte
+				for i := range sizes {
+					got = append(got, bytes.Clone(ins[i][r]))
+					buckets = append(buckets, f.Add(p2p.Bytes(got[i])))
+				}
+				f.Flush()
+				for i, b := range buckets {
+					if err := b.Wait(t.Context()); err != nil {
+						return err
+					}
+					if !bytes.Equal(got[i], want[i]) {
+						t.Errorf("%d ranks: tensor %d of %d elements is wrong at rank %d", ranks, i, sizes[i], r)
+					}
+				}
+			}
+			f.Flush() // nothing to do
+			operations[r] = len(g.Recent())
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// 5000 and 1024 alone; buckets of 104 + 199, of 900, of 1023 + 1, and of 2.
+		if operations[0] != 3*6 {
+			t.Errorf("%d ranks: %d operations, want 18", ranks, operations[0])
+		}
+	}
+}
+
+func TestFusionOfOtherTensors(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	sizes := [][]int{{10, 20}, {20, 10}}
+	errs := make([]error, 2)
+	_ = w.each(func(r int, g *collective.Group) error {
+		f, err := g.Fuse(collective.FusionConfig{DType: p2p.Float32, Reduction: collective.Sum})
+		if err != nil {
+			return err
+		}
+		var last *collective.Bucket
+		for _, n := range sizes[r] {
+			last = f.Add(p2p.Bytes(make([]byte, 4*n)))
+		}
+		f.Flush()
+		errs[r] = last.Wait(t.Context())
+		return nil
+	})
+	if err := errors.Join(errs...); !errors.Is(err, collective.ErrMismatch) {
+		t.Errorf("tensors in another order: %v", err)
+	}
+}
+
+func TestFusionRefuses(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	for _, cfg := range []collective.FusionConfig{
+		{},
+		{DType: p2p.Float32},
+		{DType: 77, Reduction: collective.Sum},
+		{DType: p2p.Float32, Reduction: collective.Sum, Threshold: 3},
+	} {
+		if _, err := w.groups[0].Fuse(cfg); err == nil {
+			t.Errorf("%+v made a fusion", cfg)
+		}
+	}
+	f, err := w.groups[0].Fuse(collective.FusionConfig{DType: p2p.Float32, Reduction: collective.Sum})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Add(p2p.Bytes(make([]byte, 5))).Wait(t.Context()); !errors.Is(err, p2p.ErrLength) {
+		t.Errorf("5 bytes of float32: %v", err)
+	}
+}
