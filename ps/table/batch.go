@@ -98,8 +98,28 @@ func (t *Table) Gather(keys []uint64, out []float32) {
 				t.init.fill(key, out[i*dim:][:dim:dim])
 			}
 		}
-		vec.GatherRows(out, w.found[:len(now)], dim)
+		if dim < wideDim || t.units.mapped < farBytes {
+			vec.GatherRows(out, w.found[:len(now)], dim)
+		} else {
+			w.gatherFar(out, len(now), dim)
+		}
 		keys, out = keys[len(now):], out[len(now)*dim:]
+	}
+}
+
+// Where both hold, the first lines of a row in the cache are too little: rows are wide, and too many for the caches.
+const (
+	wideDim  = 256
+	farBytes = 16 << 20
+)
+
+// gatherFar copies rows, of which the next one is on its way while one is copied.
+func (w *lookup) gatherFar(out []float32, n, dim int) {
+	for i := range n {
+		if i+1 < n && w.found[i+1] != nil {
+			vec.Expect(unsafe.Slice(w.found[i+1], dim))
+		}
+		vec.GatherRows(out[i*dim:], w.found[i:i+1], dim)
 	}
 }
 
@@ -115,6 +135,7 @@ func (t *Table) Apply(keys []uint64, grads []float32, st Stamp, u Updater) error
 	defer t.settle()
 	var w lookup
 	dim := t.spec.Dim
+	far := dim >= wideDim && t.units.mapped >= farBytes
 	for len(keys) > 0 {
 		now := keys[:min(window, len(keys))]
 		t.locate(&w, now, true)
@@ -129,6 +150,9 @@ func (t *Table) Apply(keys []uint64, grads []float32, st Stamp, u Updater) error
 				t.touch(row>>t.ushift, int(w.hash[i]>>54))
 			}
 			r := t.record(row)
+			if far && i+1 < len(now) && w.rows[i+1] != none {
+				vec.Expect(t.record(w.rows[i+1]).values())
+			}
 			r.stamp(st)
 			u.Update(r.values(), grads[i*dim:][:dim:dim])
 		}

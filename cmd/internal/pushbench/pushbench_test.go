@@ -20,7 +20,7 @@ func serving(t testing.TB, transport backend.Transport) worker.Config {
 	t.Helper()
 	bulk := backend.Config{Transport: transport, NoFallback: true}
 	addr := "unix:" + filepath.Join(t.TempDir(), "s")
-	s, err := ps.New(ps.Config{Dir: t.TempDir(), Listen: addr, Replicas: 1, Scratch: true, Bulk: bulk, Memory: 4 << 30})
+	s, err := ps.New(ps.Config{Dir: t.TempDir(), Listen: addr, Replicas: 1, Shards: 2, Scratch: true, Bulk: bulk, Memory: 4 << 30})
 	if err != nil {
 		t.Fatal(err)
 	}
