@@ -10,6 +10,8 @@ import (
 type Link struct {
 	// Alpha is the time of a message without bytes.
 	Alpha time.Duration
+	// Post is the part of Alpha that a rank is busy, which every further message that it sends at the same time takes again.
+	Post time.Duration
 	// Bandwidth is in bytes per second; beta is its inverse.
 	Bandwidth float64
 	// Reduce is how many bytes per second a rank folds into others; gamma is its inverse.
@@ -23,11 +25,11 @@ type Link struct {
 func defaultLink(transport string) Link {
 	switch transport {
 	case "hccl":
-		return Link{Alpha: 20 * time.Microsecond, Bandwidth: 20e9, Reduce: 100e9, Ports: math.MaxInt32}
+		return Link{Alpha: 20 * time.Microsecond, Post: time.Microsecond, Bandwidth: 20e9, Reduce: 100e9, Ports: math.MaxInt32}
 	case "tcp":
-		return Link{Alpha: 25 * time.Microsecond, Bandwidth: 1.2e9, Reduce: 10e9, Ports: 1}
+		return Link{Alpha: 25 * time.Microsecond, Post: 8 * time.Microsecond, Bandwidth: 1.2e9, Reduce: 10e9, Ports: 1}
 	default: // shm, inproc
-		return Link{Alpha: 2 * time.Microsecond, Bandwidth: 6e9, Reduce: 10e9, Ports: 1}
+		return Link{Alpha: 2 * time.Microsecond, Post: time.Microsecond, Bandwidth: 6e9, Reduce: 10e9, Ports: 1}
 	}
 }
 
@@ -39,7 +41,7 @@ func (l Link) step(n, reduced float64) float64 {
 // burst is the seconds in which a rank sends n bytes to each of count peers at once.
 func (l Link) burst(n float64, count int) float64 {
 	ports := min(max(l.Ports, 1), count)
-	return l.Alpha.Seconds() + n*float64(count)/float64(ports)/l.Bandwidth
+	return l.Alpha.Seconds() + float64(count-1)*l.Post.Seconds() + n*float64(count)/float64(ports)/l.Bandwidth
 }
 
 // work is an operation as the model sees it: n is the bytes that end at a rank of AllGather, that begin at a rank of the others.
@@ -51,7 +53,7 @@ type work struct {
 }
 
 // cost is the predicted seconds of an operation between the ranks of one level; infinite for an algorithm that it does not have.
-// The formulas are those of HCCL's documentation (coll_algo_intro), with Ports limiting what a mesh does at once.
+// The formulas are those of HCCL's documentation (coll_algo_intro), with Post and Ports limiting what a mesh does at once.
 func cost(l Link, w work, a Algorithm) float64 {
 	if w.ranks == 1 {
 		return 0

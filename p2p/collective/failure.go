@@ -129,7 +129,8 @@ func (g *Group) explain(ctx context.Context, err error) error {
 	if found := g.all.judge(); found != nil {
 		return found
 	}
-	if g.cfg.Control == nil {
+	err = fmt.Errorf("rank %d has failed in %v: %w", g.cfg.Ranks[g.Rank()], g.position().call, err)
+	if g.cfg.Control == nil || !errors.Is(err, p2p.ErrPeer) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, grace)

@@ -126,7 +126,7 @@ func (c *Config) validate(size int) error {
 	fault(c.Piece < 64 || c.Piece%64 != 0, "piece of %d bytes, want a multiple of 64", c.Piece)
 	fault(c.Watchdog < time.Millisecond, "watchdog of %v, want at least 1ms", c.Watchdog)
 	for _, l := range []Link{c.Inside, c.Across} {
-		fault(l.Alpha < 0 || !(l.Bandwidth > 0) || !(l.Reduce > 0), "link %+v, want positive bandwidth and reduce", l)
+		fault(l.Alpha < 0 || l.Post < 0 || !(l.Bandwidth > 0) || !(l.Reduce > 0), "link %+v, want positive bandwidth and reduce", l)
 	}
 	faults = append(faults, c.Algorithms.validate())
 	return errors.Join(faults...)

@@ -149,6 +149,7 @@ func wrongs() []wrong {
 
 // runWrong lets rank 2 of 5 call something else and returns the error of each rank.
 func runWrong(t *testing.T, c wrong, set func(rank int, cfg *collective.Config)) []error {
+	t.Helper()
 	w := newWorld(t, 5, func(r int, cfg *collective.Config) {
 		cfg.Watchdog = watchdog
 		if set != nil {
@@ -243,6 +244,7 @@ func TestWrongCallsEndWithoutControl(t *testing.T) {
 
 // runWrongAlone is runWrong without a Control, where ranks with nothing to do are not waited for.
 func runWrongAlone(ctx context.Context, t *testing.T, c wrong) []error {
+	t.Helper()
 	w := newWorld(t, 5, func(_ int, cfg *collective.Config) { cfg.Watchdog = watchdog })
 	errs := make([]error, len(w.groups))
 	_ = w.each(func(r int, g *collective.Group) error {
