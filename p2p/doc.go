@@ -29,6 +29,12 @@
 // its sends strictly in the same order, so that the two sides of the Comm stay in step without tags. A chunk that is
 // not in one piece of memory is gathered first, since a Comm sends one.
 //
+// Over a Comm that is [Patient] and a [Confirmer] the first bytes of a transfer go without being asked for, which spares a round trip: at
+// most 1 MiB and a bit in a direction, as the receiver says by [SignalCredit]. The sender does so only while all else that it has offered is asked
+// for, since then the receiver, which asks for nothing of which it was not told, cannot be asking; it says [SignalUnasked] before the
+// transfer is announced, and both sides know the order. What comes so is received into its destination if that is known by the turn of the
+// next transfer, else aside, and the receiver takes no more until that is gone. So signals and announcements have one order at the other side.
+//
 // A [Source] makes the bytes chunk by chunk and a [Sink] takes them so: a codec fills chunk i+1 while chunk i is on the
 // wire and chunk i-1 is being applied. On a Comm that is [Piecewise] they work straight in its memory.
 //

@@ -201,5 +201,5 @@ func (t *Transfer) move(ctx context.Context, comm RunningComm) error {
 func (t *Transfer) waiting() (is bool, active uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.flying > 0 || t.unsent > 0 || t.pausing, t.active
+	return t.flying > 0 || t.unsent > t.ahead || t.pausing, t.active
 }

@@ -25,6 +25,7 @@ type arriving struct {
 	req     *Request
 	placed  []byte // the memory of a sink
 	scratch []byte // in place of that
+	early   *early // if it comes unasked and nobody waits for it
 	taker   *taker // of a piecewise Comm
 }
 
@@ -66,6 +67,7 @@ func (t *Transfer) begin(comm Comm) {
 	if c, ok := comm.(Confirmer); ok && c.Confirms() {
 		t.grant = SignalGrantSure
 	}
+	t.lend(comm)
 }
 
 // ask asks for chunks as the window allows.
@@ -87,6 +89,11 @@ func (f *flow) ask(ctx context.Context) {
 
 // post posts the receive of a chunk: into the memory it is for, or straight into a sink, or into its memory, or into scratch.
 func (f *flow) post(a *arriving) {
+	if a.of == nil {
+		a.scratch = f.t.pool.Get(a.n)
+		a.req = f.comm.Irecv(f.peer, Bytes(a.scratch))
+		return
+	}
 	if m, ok := a.of.sink.(memory); ok {
 		a.req = f.comm.Irecv(f.peer, Bytes(m[a.off:a.off+a.n]))
 		return
@@ -112,6 +119,12 @@ func (f *flow) take(ctx context.Context) {
 	whole := true
 	for a := range f.arriving {
 		whole = f.result(ctx, a.req) && whole
+		if a.early != nil {
+			if a.of = f.t.arrived(a, whole); a.of == nil {
+				f.t.landed(a, 0, whole, nil)
+				continue
+			}
+		}
 		got, err := a.deliver(whole)
 		f.t.pool.Put(a.scratch)
 		f.t.landed(a, got, whole, err)

@@ -88,6 +88,7 @@ func (t *Transfer) abort(in *Incoming, cause error) {
 	in.err = cause
 	in.aborted.Store(true)
 	t.forget(in)
+	t.unwanted(in.id)
 	t.cfg.Post(Signal{Kind: SignalDropped, Epoch: t.epoch, ID: in.id})
 	in.finish()
 }
@@ -102,6 +103,7 @@ func (t *Transfer) senderGaveUp(id uint64) error {
 		return fmt.Errorf("transfer %d given up, and %d before it that were never announced: %w", id, len(t.voided), ErrMalformed)
 	}
 	t.voided[id] = struct{}{}
+	t.unwanted(id)
 	t.cfg.Post(Signal{Kind: SignalDropped, Epoch: t.epoch, ID: id})
 	return nil
 }
@@ -111,8 +113,8 @@ func (t *Transfer) senderGaveUp(id uint64) error {
 func (t *Transfer) askable() (a arriving, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.pausing {
-		return arriving{}, false
+	if a, ok := t.awaited(); ok || t.pausing || len(t.early) > 0 {
+		return a, ok
 	}
 	for _, q := range t.queues {
 		for _, in := range q {
@@ -139,12 +141,17 @@ func (t *Transfer) ask(in *Incoming) arriving {
 	}
 	in.posted += a.n
 	in.flying++
+	t.fly()
+	t.cfg.Post(Signal{Kind: t.grant, Epoch: t.epoch, ID: in.id, Offset: uint64(a.off), Bytes: uint32(a.n)})
+	return a
+}
+
+// fly counts a chunk whose receive is posted; t.mu is held.
+func (t *Transfer) fly() {
 	if t.flying == 0 {
 		t.meter.begin(time.Now())
 	}
 	t.flying++
-	t.cfg.Post(Signal{Kind: t.grant, Epoch: t.epoch, ID: in.id, Offset: uint64(a.off), Bytes: uint32(a.n)})
-	return a
 }
 
 // landed notes that the Comm is done with a chunk, of which got bytes are with the sink. whole says that it arrived, and all before it.
@@ -152,10 +159,26 @@ func (t *Transfer) landed(a arriving, got int, whole bool, fault error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.flying--
-	a.of.flying--
+	t.active++
 	if whole {
 		t.taken++
 	}
+	if a.of != nil {
+		t.tookChunk(a, got, fault)
+	}
+	if whole && t.grant == SignalGrant && (a.of.ended || a.of.stream != nil || t.taken%takenEvery == 0) {
+		t.cfg.Post(Signal{Kind: SignalTaken, Epoch: t.epoch, Offset: t.taken})
+	}
+	if whole && t.meter.landed(time.Now(), a.n, t.sizer.size) {
+		t.sizer.observe(t.meter.bandwidth, t.meter.latency)
+	}
+	t.quiet()
+	signal(t.wakeReceive)
+}
+
+// tookChunk notes how much of a chunk is with its sink; t.mu is held.
+func (t *Transfer) tookChunk(a arriving, got int, fault error) {
+	a.of.flying--
 	if fault != nil {
 		t.abort(a.of, fault)
 	}
@@ -167,16 +190,7 @@ func (t *Transfer) landed(a arriving, got int, whole bool, fault error) {
 		t.stats.Received += uint64(got)
 		t.moved += uint64(got)
 	}
-	t.active++
 	a.of.finish()
-	if whole && t.grant == SignalGrant && (a.of.ended || a.of.stream != nil || t.taken%takenEvery == 0) {
-		t.cfg.Post(Signal{Kind: SignalTaken, Epoch: t.epoch, Offset: t.taken})
-	}
-	if whole && t.meter.landed(time.Now(), a.n, t.sizer.size) {
-		t.sizer.observe(t.meter.bandwidth, t.meter.latency)
-	}
-	t.quiet()
-	signal(t.wakeReceive)
 }
 
 // reask settles the receiving half at the end of an epoch: what was asked for and did not come is asked for again. t.mu is held.
@@ -192,4 +206,5 @@ func (t *Transfer) reask() {
 		}
 	}
 	t.taken = 0
+	t.early, t.lends = nil, false
 }

@@ -50,6 +50,10 @@ func (o *Outgoing) Settle() {
 func (o *Outgoing) Withdraw(cause error) {
 	o.t.mu.Lock()
 	defer o.t.mu.Unlock()
+	if o.highest > 0 { // it was sent unasked
+		o.t.void(o, cause)
+		return
+	}
 	delete(o.t.outs, o.id)
 	if !o.cancelled && !o.ended {
 		o.cancelled, o.err = true, cause
@@ -90,6 +94,8 @@ type chunk struct {
 	n    int
 	seq  uint64 // number in its epoch
 	sure bool   // the completion of its send says that it was taken
+
+	unasked bool
 }
 
 // sendSide is what the Transfer's mutex guards of the sending half. In an epoch the chunks that were asked for are numbered from 0.
@@ -112,7 +118,7 @@ func (t *Transfer) granted(s Signal) error {
 		return fmt.Errorf("grant after pause: %w", ErrMalformed)
 	case o == nil:
 		return fmt.Errorf("grant for transfer %d, which nobody offered: %w", s.ID, ErrMalformed)
-	case len(t.asked)-t.issued >= MaxWindow:
+	case len(t.asked)-t.issued >= MaxWindow+t.ahead:
 		return fmt.Errorf("more than %d grants outstanding: %w", MaxWindow, ErrMalformed)
 	}
 	off, n := int(s.Offset), int(s.Bytes)
@@ -130,10 +136,16 @@ func (t *Transfer) granted(s Signal) error {
 	o.fresh = false
 	o.granted = off + n
 	o.highest = max(o.highest, o.granted)
-	t.asked = append(t.asked, chunk{o, off, n, t.confirmed + uint64(len(t.asked)), s.Kind == SignalGrantSure})
+	t.request(chunk{of: o, off: off, n: n, sure: s.Kind == SignalGrantSure})
+	return nil
+}
+
+// request takes a chunk on the list of what is to be sent; t.mu is held.
+func (t *Transfer) request(c chunk) {
+	c.seq = t.confirmed + uint64(len(t.asked))
+	t.asked = append(t.asked, c)
 	t.unsent++
 	signal(t.wakeSend)
-	return nil
 }
 
 // receiverGaveUp ends a transfer that the receiver has given up, as it said; t.mu is held.
@@ -174,6 +186,10 @@ func (t *Transfer) sent(d departing, well bool) {
 	}
 	if well {
 		t.unsent--
+		if d.unasked {
+			t.leaving -= d.n
+			t.ahead--
+		}
 		t.active++
 		if d.sure {
 			t.confirmTo(d.seq + 1)
@@ -222,6 +238,7 @@ func (t *Transfer) confirm() {
 func (t *Transfer) rewind(taken uint64) {
 	t.confirmTo(taken)
 	t.asked, t.issued, t.unsent, t.confirmed = nil, 0, 0, 0
+	t.credit, t.leaving, t.ahead = 0, 0, 0
 	for _, o := range t.outs {
 		if o.granted > o.acked && !o.cancelled {
 			t.stats.Resumed += uint64(o.acked)

@@ -36,6 +36,10 @@ const (
 	SignalGrantSure
 	// SignalTaken says how many chunks were taken in the epoch so far (offset), where completions do not tell.
 	SignalTaken
+	// SignalCredit says how many bytes (bytes, 0 for none) the sender of it takes unasked from now on in this epoch.
+	SignalCredit
+	// SignalUnasked announces a transfer whose first bytes (bytes) are sent unasked, after all that was asked for so far.
+	SignalUnasked
 )
 
 // maxSignalText bounds the text of a signal, in bytes.
@@ -83,12 +87,14 @@ func DecodeSignal(b []byte) (Signal, error) {
 		s.Text = string(b[signalSize:])
 	}
 	switch {
-	case s.Kind < SignalGrant || s.Kind > SignalTaken:
+	case s.Kind < SignalGrant || s.Kind > SignalUnasked:
 		return Signal{}, fmt.Errorf("decode signal: unknown kind %d: %w", s.Kind, ErrMalformed)
 	case s.Offset > math.MaxInt64:
 		return Signal{}, fmt.Errorf("decode signal of kind %d: offset %d: %w", s.Kind, s.Offset, ErrMalformed)
 	case (s.Kind == SignalGrant || s.Kind == SignalGrantSure) && (s.Bytes == 0 || s.Bytes > MaxChunk):
 		return Signal{}, fmt.Errorf("decode signal: grant of %d bytes, at most %d: %w", s.Bytes, MaxChunk, ErrMalformed)
+	case s.Kind == SignalUnasked && (s.Bytes == 0 || s.Bytes > unaskedBytes), s.Kind == SignalCredit && s.Bytes > unaskedBytes:
+		return Signal{}, fmt.Errorf("decode signal of kind %d: %d bytes, at most %d go unasked: %w", s.Kind, s.Bytes, unaskedBytes, ErrMalformed)
 	case s.Kind != SignalReset && s.Text != "":
 		return Signal{}, fmt.Errorf("decode signal of kind %d: %d bytes too many: %w", s.Kind, len(s.Text), ErrMalformed)
 	}

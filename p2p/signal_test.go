@@ -27,6 +27,8 @@ func sampleSignals() []p2p.Signal {
 		{Kind: p2p.SignalOffer, ID: 4, Offset: 1000, Bytes: 77},
 		{Kind: p2p.SignalGrantSure, Epoch: 1, ID: 2, Offset: 64, Bytes: 64},
 		{Kind: p2p.SignalTaken, Epoch: 1, Offset: 9},
+		{Kind: p2p.SignalCredit, Epoch: 1, Bytes: 1 << 20},
+		{Kind: p2p.SignalUnasked, Epoch: 1, ID: 3, Bytes: 77},
 	}
 }
 

@@ -85,6 +85,7 @@ type Transfer struct {
 	epochs
 	sendSide
 	receiveSide
+	unaskedSide
 	stats  Stats
 	moved  uint64 // bytes that ever got through, for noticing progress
 	active uint64 // chunks that ever came to an end, for noticing a stall
@@ -104,6 +105,7 @@ func NewTransfer(cfg TransferConfig) (*Transfer, error) {
 		epochs:      epochs{advanced: make(chan struct{})},
 		sendSide:    sendSide{outs: make(map[uint64]*Outgoing)},
 		receiveSide: receiveSide{ins: make(map[uint64]*Incoming), voided: make(map[uint64]struct{}), sizer: newSizer(cfg.Policy.Chunk)},
+		unaskedSide: unaskedSide{aside: make(map[uint64]*early)},
 	}
 	if t.policy.Stall == 0 {
 		t.policy.Stall = 15 * time.Second
@@ -146,6 +148,7 @@ func (t *Transfer) offer(o *Outgoing) {
 	} else if o.total > 0 || o.stream != nil {
 		t.outs[o.id] = o
 		signal(t.need)
+		t.sendUnasked(o)
 	}
 	o.finish()
 }
@@ -163,6 +166,12 @@ func (t *Transfer) ReceiveInto(id uint64, priority Priority, sink Sink) *Incomin
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	var err error
+	if b := t.claim(id); b != nil {
+		t.mu.Unlock() // the sink may take its time
+		err = in.takeAside(b)
+		t.mu.Lock()
+	}
 	fault := t.dead
 	if t.ins[id] != nil {
 		fault = fmt.Errorf("receive %d: the id is in use", id)
@@ -173,6 +182,9 @@ func (t *Transfer) ReceiveInto(id uint64, priority Priority, sink Sink) *Incomin
 	if _, gone := t.voided[id]; gone && fault == nil {
 		delete(t.voided, id)
 		fault = ErrCancelled
+	}
+	if fault == nil {
+		fault = t.meet(in, err)
 	}
 	if fault != nil {
 		in.err = fault
@@ -195,6 +207,7 @@ func (t *Transfer) Forget(id uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.voided, id)
+	t.unwanted(id)
 }
 
 // Signalled acts on a signal of the peer. The signals are given to it in order by one goroutine, for which it does not wait. An error wraps
@@ -220,7 +233,7 @@ func (t *Transfer) Signalled(s Signal) error {
 		return t.asks(s.ID)
 	case SignalOffer:
 		return t.offered(s)
-	case SignalGrant, SignalGrantSure, SignalTaken, SignalReset, SignalPause:
+	case SignalGrant, SignalGrantSure, SignalTaken, SignalReset, SignalPause, SignalCredit, SignalUnasked:
 	}
 	if s.Epoch != t.epoch || t.peerEnded {
 		return fmt.Errorf("signal of kind %d for epoch %d in epoch %d: %w", s.Kind, s.Epoch, t.epoch, ErrMalformed)
@@ -234,6 +247,10 @@ func (t *Transfer) Signalled(s Signal) error {
 		return t.peerPauses()
 	case SignalReset:
 		return t.peerEnds(s)
+	case SignalCredit:
+		return t.credited(s)
+	case SignalUnasked:
+		return t.announced(s)
 	default:
 		return fmt.Errorf("signal of kind %d: %w", s.Kind, ErrMalformed)
 	}
@@ -324,6 +341,7 @@ func (t *Transfer) end(cause error, tries int) error {
 		in.finish()
 	}
 	clear(t.voided)
+	clear(t.aside)
 	if tries > 0 {
 		return fmt.Errorf("move bytes with %s: %d tries: %w", t.cfg.Peer, tries, cause)
 	}

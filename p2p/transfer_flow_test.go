@@ -26,9 +26,11 @@ type byHand struct {
 type handComm struct {
 	posted chan p2p.Completion
 	bufs   chan []byte
+	calm   bool
 }
 
 func (c *handComm) Confirms() bool { return true }
+func (c *handComm) Patient() bool  { return c.calm }
 
 func (c *handComm) Rank() int { return 0 }
 func (c *handComm) Size() int { return 2 }
@@ -102,7 +104,7 @@ func (h *byHand) said() string {
 	var all []string
 	for len(h.signals) > 0 {
 		s := <-h.signals
-		name := map[p2p.SignalKind]string{p2p.SignalGrant: "", p2p.SignalVoid: "void ", p2p.SignalDropped: "dropped ", p2p.SignalReset: "reset "}[s.Kind]
+		name := map[p2p.SignalKind]string{p2p.SignalGrant: "", p2p.SignalVoid: "void ", p2p.SignalDropped: "dropped ", p2p.SignalReset: "reset ", p2p.SignalCredit: "credit ", p2p.SignalUnasked: "unasked "}[s.Kind]
 		all = append(all, fmt.Sprintf("%s%d.%d:%d", name, s.ID, s.Offset, s.Bytes))
 	}
 	return strings.Join(all, " ")

@@ -35,6 +35,7 @@ func stress(t *testing.T, seed uint64, count int) {
 	sure := rng.IntN(2) == 0
 	r := newRig(t, rigConfig{
 		sure:   sure,
+		calm:   sure && rng.IntN(3) > 0,
 		lag:    time.Duration(rng.IntN(2)) * 300 * time.Microsecond,
 		policy: p2p.Policy{Chunk: p2p.ChunkPolicy{Fixed: 4096}, Retry: p2p.RetryPolicy{Tries: 20}, Stall: time.Second},
 		wrap: func(epoch uint32, rank int, c p2p.Comm) (p2p.Comm, error) {
@@ -75,6 +76,7 @@ func stress(t *testing.T, seed uint64, count int) {
 				clear(body)
 			})
 			got := make([]byte, size)
+			r.told(1 - from)
 			in := receiver.Receive(uint64(i), p2p.Priority(i%3), got)
 			if giveUp == 1 || giveUp == 2 {
 				stopAfter(in.Done(), after[1], func() { in.Cancel(errors.New("no more")) })

@@ -25,6 +25,8 @@ type rig struct {
 	sure  bool
 	epoch uint32
 	pairs map[uint32][]p2p.RunningComm
+	wires [2]chan any // signals, and what waits for those before it
+	calm  bool
 	wrap  func(epoch uint32, rank int, c p2p.Comm) (p2p.Comm, error)
 }
 
@@ -32,6 +34,7 @@ type rig struct {
 type runner struct {
 	p2p.Comm
 	sure  bool // it is a Confirmer
+	calm  bool // it is Patient
 	ended chan struct{}
 	once  sync.Once
 }
@@ -39,6 +42,7 @@ type runner struct {
 func running(c p2p.Comm) *runner { return &runner{Comm: c, ended: make(chan struct{})} }
 
 func (r *runner) Confirms() bool { return r.sure }
+func (r *runner) Patient() bool  { return r.calm }
 
 func (r *runner) Run(ctx context.Context) error {
 	select {
@@ -60,23 +64,23 @@ type rigConfig struct {
 	policy p2p.Policy
 	lag    time.Duration // the most that a signal waits
 	sure   bool          // Comms are Confirmers
+	calm   bool          // and Patient
 	wrap   func(epoch uint32, rank int, c p2p.Comm) (p2p.Comm, error)
 }
 
 func newRig(t *testing.T, cfg rigConfig) *rig {
 	t.Helper()
-	r := &rig{T: t, wrap: cfg.wrap, sure: cfg.sure, pairs: make(map[uint32][]p2p.RunningComm)}
+	r := &rig{T: t, wrap: cfg.wrap, sure: cfg.sure, calm: cfg.calm, pairs: make(map[uint32][]p2p.RunningComm)}
 	ctx, stop := context.WithCancelCause(t.Context())
 	r.stop = stop
-	var wires [2]chan p2p.Signal
 	for rank := range 2 {
-		wires[rank] = make(chan p2p.Signal, 10_000)
+		r.wires[rank] = make(chan any, 10_000)
 	}
 	for rank := range 2 {
 		end, err := p2p.NewTransfer(p2p.TransferConfig{
 			Rank: rank, Peer: "other", Policy: cfg.policy,
 			Open: func(ctx context.Context, epoch uint32) (p2p.RunningComm, error) { return r.open(ctx, epoch, rank) },
-			Post: func(s p2p.Signal) { wires[1-rank] <- s },
+			Post: func(s p2p.Signal) { r.wires[1-rank] <- s },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -90,7 +94,12 @@ func newRig(t *testing.T, cfg rigConfig) *rig {
 		wg.Go(func() {
 			for {
 				select {
-				case s := <-wires[rank]:
+				case x := <-r.wires[rank]:
+					s, ok := x.(p2p.Signal)
+					if !ok {
+						close(x.(chan struct{}))
+						continue
+					}
 					if cfg.lag > 0 {
 						<-time.After(rand.N(cfg.lag))
 					}
@@ -122,7 +131,7 @@ func (r *rig) open(_ context.Context, epoch uint32, rank int) (p2p.RunningComm, 
 	if r.pairs[epoch] == nil {
 		for _, c := range inproc.World(2) {
 			one := running(c)
-			one.sure = r.sure
+			one.sure, one.calm = r.sure, r.calm
 			r.pairs[epoch] = append(r.pairs[epoch], one)
 		}
 		r.epoch = epoch
@@ -136,7 +145,7 @@ func (r *rig) open(_ context.Context, epoch uint32, rank int) (p2p.RunningComm, 
 		}
 		if c != p2p.Comm(r.pairs[epoch][rank]) {
 			one := running(c)
-			one.sure = r.sure
+			one.sure, one.calm = r.sure, r.calm
 			return one, nil
 		}
 	}
@@ -150,6 +159,14 @@ func (r *rig) cut(rank int) {
 	if pair := r.pairs[r.epoch]; pair != nil {
 		_ = pair[rank].Close()
 	}
+}
+
+// told returns when a side knows what was said to it so far.
+func (r *rig) told(rank int) {
+	r.Helper()
+	behind := make(chan struct{})
+	r.wires[rank] <- behind
+	r.wait(behind)
 }
 
 func (r *rig) wait(done <-chan struct{}) {
@@ -184,6 +201,7 @@ func (r *rig) both(id uint64, n int) {
 		outs[rank] = end.Send(id, body[:n/3], nil, body[n/3:])
 	}
 	for rank, end := range r.ends {
+		r.told(rank)
 		ins[rank] = end.Receive(id, p2p.Push, got[rank])
 	}
 	for rank := range 2 {

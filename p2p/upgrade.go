@@ -85,6 +85,7 @@ func (t *Transfer) pause() {
 	}
 	t.pausing = true
 	t.cfg.Post(Signal{Kind: SignalPause, Epoch: t.epoch})
+	signal(t.wakeReceive) // what comes unasked is not waited for
 	t.quiet()
 }
 
@@ -103,7 +104,7 @@ func (t *Transfer) peerPauses() error {
 func (t *Transfer) meaning(cause error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	lost := t.unsent > 0
+	lost := t.unsent > 0 || len(t.early) > 0
 	for _, in := range t.ins {
 		lost = lost || in.posted > in.taken
 	}
@@ -115,7 +116,7 @@ func (t *Transfer) meaning(cause error) error {
 
 // quiet ends the epoch if it is paused and nothing is on its way; t.mu is held.
 func (t *Transfer) quiet() {
-	if t.pausing && t.peerPaused && t.flying == 0 && t.unsent == 0 && t.stop != nil {
+	if t.pausing && t.peerPaused && t.flying == 0 && t.unsent == 0 && len(t.early) == 0 && t.stop != nil {
 		t.stop(errSwitch)
 	}
 }

@@ -20,6 +20,7 @@ type ends struct {
 	*testing.T
 	road      *road
 	transfers [2]*p2p.Transfer
+	wires     [2]chan any // signals, and what waits for those before it
 
 	mu     sync.Mutex
 	epochs map[uint32]chan link.Comm // rank 1 of those that rank 0 made
@@ -30,9 +31,8 @@ type ends struct {
 func newEnds(t *testing.T, r *road) *ends {
 	t.Helper()
 	e := &ends{T: t, road: r, epochs: make(map[uint32]chan link.Comm)}
-	var wires [2]chan p2p.Signal
 	for rank := range 2 {
-		wires[rank] = make(chan p2p.Signal, 10_000) // more than there ever are
+		e.wires[rank] = make(chan any, 10_000) // more than there ever are
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -41,7 +41,7 @@ func newEnds(t *testing.T, r *road) *ends {
 		e.transfers[rank], err = p2p.NewTransfer(p2p.TransferConfig{
 			Rank: rank, Peer: "the other rank",
 			Open:   func(ctx context.Context, epoch uint32) (p2p.RunningComm, error) { return e.open(ctx, epoch, rank) },
-			Post:   func(s p2p.Signal) { wires[1-rank] <- s },
+			Post:   func(s p2p.Signal) { e.wires[1-rank] <- s },
 			Policy: p2p.Policy{Chunk: p2p.ChunkPolicy{Fixed: 64 << 10}, Retry: p2p.RetryPolicy{Tries: 20}},
 		})
 		if err != nil {
@@ -50,7 +50,7 @@ func newEnds(t *testing.T, r *road) *ends {
 	}
 	for rank, transfer := range e.transfers {
 		all.Go(func() { _ = transfer.Run(ctx) })
-		all.Go(func() { e.carry(ctx, wires[rank], transfer) })
+		all.Go(func() { e.carry(ctx, e.wires[rank], transfer) })
 	}
 	t.Cleanup(func() {
 		stop()
@@ -61,11 +61,14 @@ func newEnds(t *testing.T, r *road) *ends {
 }
 
 // carry brings signals to one end.
-func (e *ends) carry(ctx context.Context, wire <-chan p2p.Signal, to *p2p.Transfer) {
+func (e *ends) carry(ctx context.Context, wire <-chan any, to *p2p.Transfer) {
 	for {
 		select {
-		case s := <-wire:
-			if err := to.Signalled(s); err != nil {
+		case x := <-wire:
+			s, ok := x.(p2p.Signal)
+			if !ok {
+				close(x.(chan struct{}))
+			} else if err := to.Signalled(s); err != nil {
 				e.Errorf("signal %+v: %v", s, err)
 			}
 		case <-ctx.Done():
@@ -125,6 +128,9 @@ func (e *ends) cut(one int) {
 func (e *ends) move(from int, id uint64, n, giveUp int) error {
 	body := p2ptest.Pattern{Seed: id, N: n}
 	out := e.transfers[from].SendFrom(id, body)
+	told := make(chan struct{}) // behind what the sender said
+	e.wires[1-from] <- told
+	<-told
 	var in *p2p.Incoming
 	got := make([]byte, n)
 	if id%2 == 0 {

@@ -98,6 +98,7 @@ func (c *caller) replied(f frame) error {
 	call.answered = true
 	if call.zombie {
 		delete(c.calls, f.id)
+		c.moves.Forget(f.id)
 		<-c.slots
 	} else {
 		call.reply <- f

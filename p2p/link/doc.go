@@ -28,8 +28,9 @@
 // A pair of processes has a control connection and, from the first large body on, a bulk Comm of two ranks (the dialler
 // is rank 0) over Stripes bulk connections. Bodies of at most [MaxInline] bytes travel with their frame. A larger one
 // is announced by its length and moved by a [p2p.Transfer], whose signals are frames of the control connection: pull
-// before push before background, at most Window chunks on their way in a direction. A cancelled body is drained, and
-// nobody takes what is drained for true. A body may be memory, or be made by a [p2p.Source] and taken by a [p2p.Sink],
+// before push before background, at most Window chunks on their way in a direction. Nothing of a body travels before it
+// is asked for, except over shared memory, where up to 1 MiB and a bit of what is on its way needs no leave. A cancelled
+// body is drained, and nobody takes what is drained for true. A body may be memory, or be made by a [p2p.Source] and taken by a [p2p.Sink],
 // which work on one chunk while another is on the wire.
 //
 // A bulk connection that breaks, stands still or brings other bytes than were sent costs no call: the dialler opens the

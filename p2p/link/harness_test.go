@@ -25,6 +25,16 @@ func pair(_ context.Context, conns []net.Conn, rank int) (link.Comm, error) {
 	return tcp.Pair(conns, rank), nil
 }
 
+// calm is a Comm over which bodies go unasked.
+type calm struct{ link.Comm }
+
+func (calm) Confirms() bool { return true }
+func (calm) Patient() bool  { return true }
+
+func calmPair(_ context.Context, conns []net.Conn, rank int) (link.Comm, error) {
+	return calm{tcp.Pair(conns, rank)}, nil
+}
+
 // spy is a Network that remembers the connections it dialled and counts the bytes written on both ends.
 type spy struct {
 	link.Network

@@ -13,7 +13,7 @@ import (
 )
 
 // Version is the version of the wire format of this package.
-const Version = 2
+const Version = 3
 
 const helloTimeout = 3 * time.Second
 

@@ -95,6 +95,7 @@ func (r *responder) called(ctx context.Context, f frame) error {
 	if f.bodyLen > r.MaxBody {
 		text := fmt.Sprintf("a body of %d bytes was sent, at most %d are taken", f.bodyLen, r.MaxBody)
 		r.out.post(frame{kind: kindReply, id: f.id, status: statusTooLarge, head: []byte(text)})
+		r.moves.Forget(f.id)
 		return nil
 	}
 	req := &Request{
