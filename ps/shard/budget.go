@@ -1,15 +1,24 @@
 package shard
 
-import "sync/atomic"
+import (
+	"sync/atomic"
 
-// defaultBudget is what a Budget of 0 bytes means.
-const defaultBudget = 256 << 20
+	"hcclps/p2p"
+)
+
+const (
+	// defaultBudget is what a Budget of 0 bytes means.
+	defaultBudget = 256 << 20
+	// keptBytes is how much memory is kept for pushes to come.
+	keptBytes = 64 << 20
+)
 
 // Budget bounds the bytes of pushes that a server has admitted and not yet
-// applied, over all its groups. Its methods may be called concurrently.
+// applied, over all its groups, and keeps memory for those to come. Its methods may be called concurrently.
 type Budget struct {
-	limit int64
-	used  atomic.Int64
+	limit  int64
+	used   atomic.Int64
+	memory *p2p.Pool
 }
 
 // NewBudget makes a budget; 0 means 256 MiB.
@@ -17,7 +26,7 @@ func NewBudget(bytes int64) *Budget {
 	if bytes <= 0 {
 		bytes = defaultBudget
 	}
-	return &Budget{limit: bytes}
+	return &Budget{limit: bytes, memory: p2p.NewPool(int(min(bytes, keptBytes)))}
 }
 
 // Used is the bytes admitted now; it may be over Limit by one part a job and group.

@@ -81,11 +81,11 @@ type outcome interface {
 // replicated is a replica by raft.
 type replicated struct {
 	*raftgroup.Node
-	memory *buffers
+	memory *p2p.Pool
 }
 
 func (r replicated) propose(p proposal) (outcome, []byte) {
-	entry := wire.AppendEntry(r.memory.get(p.size), p.entry)
+	entry := wire.AppendEntry(r.memory.Get(p.size)[:0], p.entry)
 	return r.Apply(entry, proposeTimeout), entry
 }
 
@@ -99,9 +99,8 @@ type Group struct {
 	inbox    *inbox
 	fresh    *barriers
 	parked   parking
-	buffers  buffers  // of entries
-	bodies   *buffers // of requests
-	views    views    // answers to pulls, under way
+	memory   *p2p.Pool // of entries, and of bodies of requests
+	views    views     // answers to pulls, under way
 	dups     counters
 	last     lastSnapshot
 
@@ -124,10 +123,9 @@ func New(cfg Config) (*Group, error) {
 	if cfg.Budget == nil {
 		cfg.Budget = NewBudget(0)
 	}
-	bodies := &buffers{}
 	g := &Group{
 		cfg: cfg, scratch: cfg.Log == nil, maxEntry: maxPart,
-		inbox: newInbox(cfg.Budget, bodies), bodies: bodies, fresh: newBarriers(), changed: make(chan struct{}),
+		inbox: newInbox(cfg.Budget), memory: cfg.Budget.memory, fresh: newBarriers(), changed: make(chan struct{}),
 		state: NewState(StateConfig{HashSeed: cfg.Layout().HashSeed, CopyBudget: cfg.CopyBudget, Alone: cfg.Log == nil, Bugs: cfg.Bugs}),
 	}
 	if g.scratch {
@@ -146,7 +144,7 @@ func New(cfg Config) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.log = replicated{node, &g.buffers}
+	g.log = replicated{node, g.memory}
 	return g, nil
 }
 

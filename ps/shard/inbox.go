@@ -23,7 +23,6 @@ type inbox struct {
 	messages []*request
 	budget   *Budget
 	held     int           // bytes of budget
-	bodies   *buffers      // memory of contributions
 	ready    chan struct{} // there may be something to log
 }
 
@@ -57,8 +56,8 @@ type contribution struct {
 	proposed bool
 }
 
-func newInbox(budget *Budget, bodies *buffers) *inbox {
-	b := &inbox{budget: budget, bodies: bodies, ready: make(chan struct{}, 1)}
+func newInbox(budget *Budget) *inbox {
+	b := &inbox{budget: budget, ready: make(chan struct{}, 1)}
 	b.clear()
 	return b
 }
@@ -185,7 +184,7 @@ func (b *inbox) release(c *contribution) {
 	body := c.body
 	c.body, c.sections = nil, nil
 	if c.pooled {
-		b.bodies.put(body)
+		b.budget.memory.Put(body)
 	}
 }
 

@@ -17,7 +17,7 @@ const (
 // intake is the body of a request. It is a p2p.Sink that looks, while bytes arrive, for numbers that are not finite.
 type intake struct {
 	body  []byte
-	kept  bool // body is to be given back to Group.bodies when nobody reads it any more
+	kept  bool // body is to be given back to Group.memory when nobody reads it any more
 	clean int  // so many of the first bytes hold nothing that would be an infinity or a NaN, whatever they are
 }
 
@@ -53,7 +53,7 @@ func (g *Group) body(ctx context.Context, n int, r Request) (t intake, err error
 		t.body, err = r.Body(ctx)
 		return t, err
 	}
-	t.body, t.kept = g.bodies.get(n)[:n], true
+	t.body, t.kept = g.memory.Get(n), true
 	err = r.BodyTo(ctx, &t)
 	return t, err
 }

@@ -229,7 +229,7 @@ func (g *Group) land(f flight) {
 	err := f.future.Error()
 	answers, ok := f.future.Response().([]wire.Answer)
 	if err == nil {
-		g.buffers.put(f.entry) // the log has its copy
+		g.memory.Put(f.entry) // the log has its copy
 	}
 	if err != nil || !ok || len(answers) != f.want() {
 		a := g.elsewhere()

@@ -66,7 +66,7 @@ func (s *State) readable(m *wire.Pull, leader bool) (ready bool, wait need, answ
 func (g *Group) pull(ctx context.Context, m *wire.Pull, bodyLen int, r Request) {
 	body, err := g.body(ctx, bodyLen, r)
 	if body.kept {
-		defer g.bodies.put(body.body)
+		defer g.memory.Put(body.body)
 	}
 	if err != nil {
 		g.reply(r, wire.Answer{Status: wire.Busy, Detail: fmt.Sprintf("receive keys: %v", err)})
