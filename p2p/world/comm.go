@@ -127,8 +127,8 @@ func (l *lane) explain(ctx context.Context, err error) error {
 			said = fmt.Errorf("%w (%s)", said, left)
 		}
 	}
-	if v := c.world.Verdict(); v != nil {
-		said = v
+	if verdict := c.world.Err(); verdict != nil {
+		said = verdict
 	}
 	c.die(said)
 	return c.why()

@@ -59,8 +59,8 @@ func TestDeathIsHeard(t *testing.T) {
 						comms := m.comms("all", nil)
 						wait(t.Context(), time.Minute) // all is well
 						for r, w := range m.worlds {
-							if w.Verdict() != nil {
-								t.Fatalf("rank %d: %v", r, w.Verdict())
+							if rank, reason := w.Verdict(); rank >= 0 || reason != "" {
+								t.Fatalf("rank %d: %v", r, w.Err())
 							}
 						}
 						die(m, fmt.Sprintf("h%d", victim))
@@ -111,7 +111,7 @@ func TestLeaving(t *testing.T) {
 			wait(t.Context(), time.Minute)
 			a, b := (first+1)%3, (first+2)%3
 			for _, r := range []int{a, b} {
-				if v := m.worlds[r].Verdict(); v != nil {
+				if v := m.worlds[r].Err(); v != nil {
 					t.Errorf("rank %d: %v", r, v)
 				}
 			}
@@ -238,7 +238,7 @@ func TestRunsOnce(t *testing.T) {
 		}
 		checkSoft(t, m.worlds[1].Close()) // does nothing
 		wait(t.Context(), time.Minute)
-		if v := m.worlds[0].Verdict(); v != nil {
+		if v := m.worlds[0].Err(); v != nil {
 			t.Error(v)
 		}
 	})

@@ -29,7 +29,7 @@
 //
 // # Comms
 //
-// [World.Comm] makes a [Comm] of any ascending ranks, all of which call it with the same name; it has a pair of [Config.Pair] for each other rank, and
+// [World.Comm] makes a [Comm] of any ranks, all of which call it with the same name; it has a pair of [Config.Pair] for each other rank, and
 // hands on the pair's own requests, with errors that name the rank in the World. Where a peer is lost the error waits, at most for a heartbeat, for the
 // verdict: the peer may have gone only because of another.
 //

@@ -45,6 +45,13 @@ func (f *fate) judge(v *RankError) bool {
 	return true
 }
 
+// known is the verdict, nil if there is none.
+func (f *fate) known() *RankError {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.verdict
+}
+
 func (f *fate) leaves(rank int, why string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -73,11 +80,21 @@ func (f *fate) departures(members []member) string {
 // Failed is closed when the World has failed: a rank is dead, or has called Fail. All its Comms die of that.
 func (w *World) Failed() <-chan struct{} { return w.fate.failed }
 
-// Verdict says which rank ended the World; nil while it is well. All ranks are told the same, except that who loses rank 0 blames it.
-func (w *World) Verdict() *RankError {
-	w.fate.mu.Lock()
-	defer w.fate.mu.Unlock()
-	return w.fate.verdict
+// Verdict says which rank ended the World, and why; the rank is negative while all is well. All ranks are told the same, except that who loses
+// rank 0 blames it.
+func (w *World) Verdict() (rank int, reason string) {
+	if v := w.fate.known(); v != nil {
+		return v.Rank, v.Reason
+	}
+	return -1, ""
+}
+
+// Err is the verdict as a *RankError, nil while all is well.
+func (w *World) Err() error {
+	if v := w.fate.known(); v != nil {
+		return v
+	}
+	return nil
 }
 
 // Fail tells all ranks that this one cannot go on. It does not wait: Failed is closed here too when rank 0 has heard it. If another

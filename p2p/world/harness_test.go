@@ -139,7 +139,14 @@ func (m *team) verdict(r int, within time.Duration) *world.RankError {
 	defer late.Stop()
 	select {
 	case <-m.worlds[r].Failed():
-		return m.worlds[r].Verdict()
+		var v *world.RankError
+		if !errors.As(m.worlds[r].Err(), &v) {
+			m.t.Fatalf("rank %d has failed of %v", r, m.worlds[r].Err())
+		}
+		if rank, reason := m.worlds[r].Verdict(); rank != v.Rank || reason != v.Reason {
+			m.t.Errorf("rank %d blames rank %d for %q and %+v", r, rank, reason, v)
+		}
+		return v
 	case <-late.C:
 		m.t.Fatalf("rank %d has heard of no failure within %v", r, within)
 		return nil

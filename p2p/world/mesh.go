@@ -12,15 +12,16 @@ import (
 	"hcclps/p2p"
 )
 
-// Comm opens a Comm of some ranks, ascending, in which they are numbered in this order; nil means all. All of them call it with the same name and
-// ranks, within ctx; a name is used once in a World. It waits for Run to be running. If it fails, the error names the ranks that are missed.
+// Comm opens a Comm of some ranks, in the order of their numbers in it; nil means all. All of them call it with the same name and ranks, within
+// ctx; a name is used once in a World. "" names the Comm by its ranks and how many there were of them: the n-th call of one rank meets the n-th of
+// the others. It waits for Run to be running. If it fails, the error names the ranks that are missed.
 func (w *World) Comm(ctx context.Context, name string, ranks []int) (*Comm, error) {
 	c, err := w.newComm(name, ranks)
 	if err == nil {
 		err = w.connect(ctx, c)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open comm %q of %s at rank %d: %w", name, noun(c.ranks), w.cfg.Rank, err)
+		return nil, fmt.Errorf("open comm %q of %s at rank %d: %w", c.name, noun(c.ranks), w.cfg.Rank, err)
 	}
 	return c, nil
 }
@@ -33,24 +34,28 @@ func (w *World) newComm(name string, ranks []int) (*Comm, error) {
 			c.ranks = append(c.ranks, r)
 		}
 	}
-	if name == "" || len(name) > maxName {
-		return c, fmt.Errorf("a name has 1 to %d bytes", maxName)
+	if len(name) > maxName {
+		return c, fmt.Errorf("a name has at most %d bytes", maxName)
 	}
-	for i, r := range c.ranks {
-		if r < 0 || r >= w.Size() || i > 0 && r <= c.ranks[i-1] {
-			return c, fmt.Errorf("ranks %v are not ascending numbers below %d", ranks, w.Size())
+	ascending := slices.Sorted(slices.Values(c.ranks))
+	for i, r := range ascending {
+		if r < 0 || r >= w.Size() || i > 0 && r == ascending[i-1] {
+			return c, fmt.Errorf("ranks %v are not different numbers below %d: %w", c.ranks, w.Size(), p2p.ErrRank)
 		}
 	}
 	if c.rank = slices.Index(c.ranks, w.cfg.Rank); c.rank < 0 {
-		return c, errors.New("this rank is not one of them")
+		return c, fmt.Errorf("this rank is not one of them: %w", p2p.ErrRank)
 	}
 	c.lanes = make([]*lane, len(c.ranks))
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.names[name] {
+	for n := 1; name == "" && (n == 1 || w.names[c.name]); n++ {
+		c.name = fmt.Sprintf("%.*s, %d", maxName-16, noun(c.ranks), n)
+	}
+	if w.names[c.name] {
 		return c, errors.New("the name was used before: take another")
 	}
-	w.names[name] = true
+	w.names[c.name] = true
 	return c, nil
 }
 
@@ -101,7 +106,7 @@ func (c *Comm) missed() []int {
 func (w *World) abort(ctx context.Context, cancel context.CancelCauseFunc) {
 	select {
 	case <-w.Failed():
-		cancel(w.Verdict())
+		cancel(w.Err())
 	case <-w.stopped:
 		cancel(errStopped)
 	case <-ctx.Done():
@@ -124,8 +129,8 @@ func (w *World) start(c *Comm) error {
 	if closed {
 		return errStopped
 	}
-	if v := w.Verdict(); v != nil {
-		return v
+	if err := w.Err(); err != nil {
+		return err
 	}
 	select {
 	case w.wake <- struct{}{}:
@@ -146,7 +151,7 @@ func (w *World) makeLane(ctx context.Context, c *Comm, i int) error {
 	var conns []net.Conn
 	var err error
 	mine := 0
-	if i > c.rank {
+	if c.ranks[i] > w.cfg.Rank {
 		conns, err = w.dialPair(ctx, c, c.ranks[i])
 	} else {
 		mine = 1
@@ -163,30 +168,31 @@ func (w *World) makeLane(ctx context.Context, c *Comm, i int) error {
 	return nil
 }
 
-// acceptPair waits for a lower rank to want the pair.
+// acceptPair waits for a lower rank to want the pair. One that has given up in the meantime may come again.
 func (w *World) acceptPair(ctx context.Context, c *Comm, from int) ([]net.Conn, error) {
-	h, conns, err := w.lobby.take(ctx, c.name, from)
-	if err != nil {
-		return nil, err
-	}
-	refusal := ""
-	if ours := formatRanks(c.ranks); h.ranks != ours {
-		refusal = fmt.Sprintf("comm %q is of ranks %s at rank %d, of ranks %s at rank %d", c.name, h.ranks, from, ours, w.cfg.Rank)
-	}
-	for _, conn := range conns {
-		if refusal != "" {
-			refuse(ctx, conn, refusal)
-		} else if err == nil {
-			err = sendAnswer(ctx, conn, "")
+	for {
+		h, conns, err := w.lobby.take(ctx, c.name, from)
+		if err != nil {
+			return nil, err
 		}
-	}
-	if refusal != "" {
-		return nil, fmt.Errorf("%w: %s", p2p.ErrRefused, refusal)
-	}
-	if err != nil {
+		if ours := formatRanks(c.ranks); h.ranks != ours {
+			refusal := fmt.Sprintf("comm %q is of ranks %s at rank %d, of ranks %s at rank %d", c.name, h.ranks, from, ours, w.cfg.Rank)
+			for _, conn := range conns {
+				refuse(ctx, conn, refusal)
+			}
+			return nil, fmt.Errorf("%w: %s", p2p.ErrRefused, refusal)
+		}
+		for _, conn := range conns {
+			if err == nil {
+				err = sendAnswer(ctx, conn, "")
+			}
+		}
+		if err == nil {
+			return conns, nil
+		}
 		closeAll(conns)
+		w.cfg.Logger.Debug("a pair was given up", "comm", c.name, "rank", from, "err", err)
 	}
-	return conns, err
 }
 
 // dialPair connects to a higher rank, again and again until that has opened the comm too.

@@ -131,7 +131,7 @@ func (w *World) Close() error {
 }
 
 // Run owns the goroutines of the World and of its Comms: it answers the others, and notices who dies. It returns when ctx has ended and everything is
-// closed. The others are told that this rank has left. The error is that of the World, see Verdict; nil if all was well. It runs once.
+// closed. The others are told that this rank has left. The error is that of the World, see Err; nil if all was well. It runs once.
 func (w *World) Run(ctx context.Context) error {
 	w.mu.Lock()
 	again := w.started
@@ -168,10 +168,7 @@ func (w *World) run(ctx context.Context) error {
 			_ = l.conn.Close()
 		}
 	}
-	if v := w.Verdict(); v != nil {
-		return v
-	}
-	return nil
+	return w.Err()
 }
 
 // tend runs the comms that are opened, and ends them when the world has failed, until ctx ends.
@@ -186,7 +183,7 @@ func (w *World) tend(ctx context.Context, all *sync.WaitGroup) {
 		case <-failed:
 			failed = nil
 			for _, c := range w.openComms() {
-				c.die(w.Verdict())
+				c.die(w.Err())
 			}
 		case <-ctx.Done():
 		}
