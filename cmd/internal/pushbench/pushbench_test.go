@@ -41,7 +41,7 @@ func TestEachSizeIsPushedAndPulled(t *testing.T) {
 	var got []string
 	if err := Run(t.Context(), spec, func(r Result) error {
 		got = append(got, fmt.Sprint(r.Op, r.Size))
-		if r.Wrong != 0 || r.Number < 1 || r.Algbw <= 0 || r.Best < r.Algbw || r.Spread < 1 || r.Parts != 2 {
+		if r.Wrong != 0 || r.Number < 1 || r.Algbw <= 0 || r.Best < r.Algbw || r.Spread < 1 || r.Memcpy <= 0 || r.Parts != 2 {
 			t.Errorf("%+v", r)
 		}
 		return nil

@@ -40,6 +40,7 @@ type Result struct {
 	Parts  int     `json:"parts"`  // of a push, a shard
 	Number int     `json:"number"` // operations a round
 	Spread float64 `json:"spread"` // GB/s of the best round over that of the worst
+	Memcpy float64 `json:"memcpy"` // GB/s of one copy of 64 MiB by this process, after the rounds: how fast memory was
 	Wrong  int     `json:"wrong"`  // weights that are not what the pushes make of them
 }
 
@@ -94,6 +95,8 @@ func (s Spec) size(ctx context.Context, size int) (push, pull Result, err error)
 		return push, pull, err
 	}
 	push.Parts, pull.Parts = cfg.Parts, cfg.Parts
+	push.Memcpy = memcpy()
+	pull.Memcpy = push.Memcpy
 	return push, pull, nil
 }
 
@@ -142,6 +145,23 @@ func result(op, redop string, count, number int, rounds []time.Duration, wrong i
 		Op: op, Size: 4 * count, Count: count, Type: "float32", Redop: redop, Micros: one * 1e6, Algbw: gb / one, Busbw: gb / one, Number: number,
 		Best: gb * float64(number) / rounds[0].Seconds(), Spread: rounds[len(rounds)-1].Seconds() / rounds[0].Seconds(), Wrong: wrong,
 	}
+}
+
+// memcpy is the median rate of a few copies of 64 MiB.
+func memcpy() float64 {
+	from, to := make([]byte, 64<<20), make([]byte, 64<<20)
+	for i := range from {
+		from[i] = byte(i) // so that it is memory, and not one page of zeros
+	}
+	var took []time.Duration
+	for range 6 {
+		began := time.Now()
+		copy(to, from)
+		took = append(took, time.Since(began))
+	}
+	took = took[1:] // the first one made the pages
+	slices.Sort(took)
+	return float64(len(from)) / 1e9 / took[len(took)/2].Seconds()
 }
 
 func repeat(ctx context.Context, op func(context.Context) error, n int) (time.Duration, error) {
