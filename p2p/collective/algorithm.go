@@ -41,7 +41,8 @@ func (a Algorithm) String() string {
 }
 
 // Choice is an algorithm for each level: Level0 between the ranks of a host, Level1 between hosts.
-// Where Level0 is Auto all ranks are one level and Level1 is its algorithm.
+// Where Level0 is Auto all ranks are one level and Level1 is its algorithm. A Tree does not work on parts: where AllReduce in two levels has parts, Mesh
+// stands in for it.
 type Choice struct {
 	Level0, Level1 Algorithm
 }

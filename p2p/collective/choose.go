@@ -21,6 +21,9 @@ func (c chooser) choose(op Op, n int) Choice {
 	if pinned.Level0 != Auto {
 		return pinned
 	}
+	if op == AlltoAllV { // no rank knows all counts, so none may choose by them
+		return Choice{Level1: Pairwise}
+	}
 	best, least := Choice{}, math.Inf(1)
 	for _, a := range supports(op) {
 		choice := Choice{Level1: a}

@@ -99,11 +99,12 @@ func (g *Group) failure(ctx context.Context, err error) error {
 	case errors.Is(cause, errVerdict):
 		err = g.verdict(cause)
 	case cause != nil:
-		err = cause
+		err = fmt.Errorf("rank %d has ended: %w", g.cfg.Ranks[g.Rank()], cause)
 	default:
 		err = g.explain(ctx, err)
 	}
-	told := g.cfg.Control != nil && !closed && !errors.Is(cause, errVerdict)
+	// Who ends with nothing to do does not fail: others may go on without it.
+	told := g.cfg.Control != nil && !closed && !errors.Is(cause, errVerdict) && (cause == nil || g.busy())
 	if told {
 		g.cfg.Control.Fail(err.Error())
 	}
@@ -112,13 +113,20 @@ func (g *Group) failure(ctx context.Context, err error) error {
 	}
 	closing := g.cfg.Comm.Close()
 	g.all.drain(ctx)
-	if told && cause == nil || errors.Is(cause, ErrStalled) {
+	if told && (cause == nil || errors.Is(cause, ErrStalled)) {
 		err = g.settle(ctx, err)
 	}
 	if closing != nil {
 		err = errors.Join(err, closing)
 	}
 	return err
+}
+
+// busy says whether an operation is under way or waits.
+func (g *Group) busy() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.current != nil || len(g.queue) > 0
 }
 
 // explain turns the error of an exchange into the best that is known: a call that differs rather than the end that a peer met because of it.

@@ -41,7 +41,8 @@ type Config struct {
 	Transport string
 	// Inside and Across are measured constants between ranks of one host and between hosts; zero: the transport's defaults.
 	Inside, Across Link
-	// Watchdog is how long an operation may wait without any message coming or going; 0: DefaultWatchdog.
+	// Watchdog is how long an operation may wait without any message coming or going, one of which may be as large as the operation where
+	// it is not cut into pieces; 0: DefaultWatchdog.
 	Watchdog time.Duration
 	// Control tells ranks of each other's failures; nil: each finds out for itself, by the end of a peer's Comm or by Watchdog.
 	Control Control
@@ -57,6 +58,7 @@ type Group struct {
 	cfg    Config
 	choose chooser
 	group  uint32 // digest of the members
+	plan   uint32 // digest of what else must agree, for an operation without a tag
 	all    team
 
 	progress atomic.Uint64 // messages that have ended
@@ -70,6 +72,14 @@ type Group struct {
 	closed  bool
 	dead    error
 	records recorder
+
+	reducers map[kind]reducer // used by Run alone
+}
+
+// kind is what a reducer is for.
+type kind struct {
+	t p2p.DType
+	r Reduction
 }
 
 // New makes a Group. It starts nothing: operations wait for Run.
@@ -102,7 +112,8 @@ func New(cfg Config) (*Group, error) {
 	if err := cfg.validate(size); err != nil {
 		return nil, fmt.Errorf("make group of %d ranks: %w", size, err)
 	}
-	g := &Group{cfg: cfg, group: digest(cfg.Ranks), wake: make(chan struct{}, 1)}
+	g := &Group{cfg: cfg, group: digest(cfg.Ranks), wake: make(chan struct{}, 1), reducers: make(map[kind]reducer)}
+	g.plan = g.planOf(0)
 	g.choose = chooser{
 		pinned: cfg.Algorithms, inside: cfg.Inside, across: cfg.Across,
 		levels: newLevels(cfg.Hosts), ranks: size, ordered: cfg.RankOrder,
@@ -139,6 +150,22 @@ func digest(numbers []int) uint32 {
 		b = binary.LittleEndian.AppendUint64(b, uint64(n))
 	}
 	return crc32.Checksum(b, castagnoli)
+}
+
+// planOf is the digest for an operation with a tag.
+func (g *Group) planOf(tag uint32) uint32 {
+	return digest(append([]int{g.cfg.Piece, int(tag)}, g.cfg.Hosts...))
+}
+
+// reducer is that for a type and a reduction, kept for the next time.
+func (g *Group) reducer(t p2p.DType, r Reduction) reducer {
+	k := kind{t, r}
+	red, ok := g.reducers[k]
+	if !ok {
+		red = newReducer(t, r)
+		g.reducers[k] = red
+	}
+	return red
 }
 
 // Rank is this side's number in the group.

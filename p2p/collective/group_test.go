@@ -328,6 +328,33 @@ func TestTheEndOfRun(t *testing.T) {
 	})
 }
 
+// A rank whose context ends dooms the others only if they may be waiting for it.
+func TestAnEndIsToldWhenItMatters(t *testing.T) {
+	for _, busy := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			shared := newControl(2)
+			g, err := collective.New(collective.Config{Comm: inproc.World(2)[1], Control: end{shared, 1}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- g.Run(ctx) }()
+			if busy {
+				g.Barrier()
+			}
+			synctest.Wait()
+			cancel()
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("run: %v", err)
+			}
+			if told := strings.Contains(shared.reason, "rank 1 has ended"); told != busy {
+				t.Errorf("busy %v: the others are told %q", busy, shared.reason)
+			}
+		})
+	}
+}
+
 func TestRecent(t *testing.T) {
 	w := newWorld(t, 2, nil)
 	for range 300 {

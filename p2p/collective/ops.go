@@ -157,7 +157,7 @@ func (g *Group) AlltoAll(send, recv p2p.Buffer, t p2p.DType) *Work {
 }
 
 // AlltoAllV is AlltoAll with parts of differing lengths: sendCounts[i] elements go to rank i, recvCounts[j] come from rank j; the parts lie one behind the
-// other. Only the algorithm is chosen as if all parts were alike, since no rank knows all counts: it is Pairwise unless pinned.
+// other. No rank knows all counts, so the algorithm is Pairwise unless pinned.
 func (g *Group) AlltoAllV(send p2p.Buffer, sendCounts []int, recv p2p.Buffer, recvCounts []int, t p2p.DType) *Work {
 	a := g.check(AlltoAllV, t)
 	out, in := a.parts("send", send, sendCounts), a.parts("receive", recv, recvCounts)

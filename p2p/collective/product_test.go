@@ -140,7 +140,7 @@ func kinds(ranks int) []kind {
 	var all []kind
 	for i, t := range allTypes {
 		for j, r := range allReductions {
-			if ranks == 2 || ranks == 3 || (i+j+ranks)%5 == 0 {
+			if ranks == 2 || ranks == 3 || (i+2*j+ranks)%5 == 0 {
 				all = append(all, kind{t, r})
 			}
 		}
@@ -198,8 +198,8 @@ func configs(op collective.Op, ranks int) map[string]func(int, *collective.Confi
 
 // lengths are of elements: none, one, odd ones, and one of many pieces.
 func lengths(ranks int) []int {
-	if ranks > 9 {
-		return []int{0, 1, 1501}
+	if ranks > 4 {
+		return []int{0, 1, 701}
 	}
 	return []int{0, 1, 7, 64, 1501}
 }

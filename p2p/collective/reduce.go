@@ -39,7 +39,7 @@ func (r Reduction) String() string {
 	}
 }
 
-// reducer folds vectors of one element type by one reduction. It keeps nothing between calls.
+// reducer folds vectors of one element type by one reduction. It has memory to work in: one goroutine uses it.
 type reducer interface {
 	// into makes dst the fold of dst and src, element by element; both are of one length.
 	into(dst, src []byte)
@@ -86,12 +86,15 @@ type folder[T number] struct {
 	op     func(dst, src []T)
 	direct func(dst, src []byte) bool // into without copies, if the memory allows it
 	divide func(x []T, n int)         // nil: nothing to finish
+
+	sum, x []T // a block each
+	pair   [2][]byte
 }
 
 const block = 512 // elements
 
 func newFolder[T number](width int, load func([]T, []byte), store func([]byte, []T), r Reduction, divide func([]T, int)) *folder[T] {
-	f := &folder[T]{width: width, load: load, store: store}
+	f := &folder[T]{width: width, load: load, store: store, sum: make([]T, block), x: make([]T, block)}
 	switch r {
 	case Prod:
 		f.op = multiply[T]
@@ -109,12 +112,13 @@ func newFolder[T number](width int, load func([]T, []byte), store func([]byte, [
 
 func (f *folder[T]) into(dst, src []byte) {
 	if f.direct == nil || !f.direct(dst, src) {
-		f.fold(dst, [][]byte{dst, src})
+		f.pair = [2][]byte{dst, src}
+		f.fold(dst, f.pair[:])
 	}
 }
 
 func (f *folder[T]) fold(dst []byte, parts [][]byte) {
-	var sum, x [block]T
+	sum, x := f.sum, f.x
 	for lo := 0; lo < len(dst); lo += block * f.width {
 		hi := min(lo+block*f.width, len(dst))
 		n := (hi - lo) / f.width
@@ -131,7 +135,7 @@ func (f *folder[T]) finish(dst []byte, ranks int) {
 	if f.divide == nil || ranks == 1 {
 		return
 	}
-	var x [block]T
+	x := f.x
 	for lo := 0; lo < len(dst); lo += block * f.width {
 		hi := min(lo+block*f.width, len(dst))
 		n := (hi - lo) / f.width

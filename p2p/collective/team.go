@@ -2,6 +2,7 @@ package collective
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -20,6 +21,8 @@ type exchange struct {
 	edges   []edge     // by peer
 	unheard int        // edges whose fingerprint is awaited
 	open    []*message // begun, and not yet seen to end
+	spare   []*message // for the next operation
+	used    []*message // of this one
 	scratch arena
 }
 
@@ -55,6 +58,7 @@ func newExchange(comm p2p.Comm, name func(int) int, progress *atomic.Uint64) *ex
 func (x *exchange) begin(ctx context.Context, c Call) {
 	x.ctx, x.call, x.unheard = ctx, c, 0
 	x.open = x.open[:0]
+	x.spare, x.used = append(x.spare, x.used...), x.used[:0]
 	x.scratch.reset()
 	for i := range x.edges {
 		e := &x.edges[i]
@@ -64,7 +68,7 @@ func (x *exchange) begin(ctx context.Context, c Call) {
 
 // send begins to send b to a rank of the Comm. b must not change until the message has ended.
 func (x *exchange) send(peer int, b []byte) *message {
-	m := &message{peer: peer, send: true, buf: b}
+	m := x.message(message{peer: peer, send: true, buf: b})
 	e := &x.edges[peer]
 	switch {
 	case !e.said:
@@ -90,7 +94,7 @@ func (x *exchange) send(peer int, b []byte) *message {
 
 // recv begins to fill b from a rank of the Comm.
 func (x *exchange) recv(peer int, b []byte) *message {
-	m := &message{peer: peer, buf: b}
+	m := x.message(message{peer: peer, buf: b})
 	e := &x.edges[peer]
 	if !e.asked {
 		e.asked = true
@@ -106,6 +110,19 @@ func (x *exchange) recv(peer int, b []byte) *message {
 	} else {
 		e.held = append(e.held, m)
 	}
+	return m
+}
+
+// message makes one that lives until the next operation begins.
+func (x *exchange) message(content message) *message {
+	var m *message
+	if n := len(x.spare); n > 0 {
+		m, x.spare = x.spare[n-1], x.spare[:n-1]
+	} else {
+		m = new(message)
+	}
+	*m = content
+	x.used = append(x.used, m)
 	return m
 }
 
@@ -133,13 +150,8 @@ func (x *exchange) wait(ms ...*message) error {
 				return err
 			}
 		}
-		for _, r := range []*p2p.Request{m.frame, m.data} {
-			if r == nil {
-				continue
-			}
-			if err := x.await(r); err != nil {
-				return err
-			}
+		if err := errors.Join(x.await(m.frame), x.await(m.data)); err != nil {
+			return err
 		}
 		m.ended = true
 	}
@@ -155,7 +167,11 @@ func (x *exchange) flush() error {
 	return err
 }
 
+// await waits for a Request; nil has ended.
 func (x *exchange) await(r *p2p.Request) error {
+	if r == nil {
+		return nil
+	}
 	if err := r.Wait(x.ctx); err != nil {
 		return err
 	}

@@ -59,13 +59,17 @@ func (g *Group) postTagged(c Call, bytes int, tag uint32, run func(t team, v vec
 	c.Group, c.Epoch = g.group, g.cfg.Epoch
 	c.Algorithm = g.choose.choose(c.Op, bytes)
 	c.RankOrder = g.cfg.RankOrder && c.Op.reduces()
-	c.Plan = digest(append([]int{g.cfg.Piece, int(tag)}, g.cfg.Hosts...))
-	v := vector{width: max(1, c.DType.Size()), piece: g.cfg.Piece, ordered: g.cfg.RankOrder, over: g.Size()}
-	if c.Op.reduces() {
-		v.reducer = newReducer(c.DType, c.Reduction)
+	if c.Plan = g.plan; tag != 0 {
+		c.Plan = g.planOf(tag)
 	}
 	w := &Work{bytes: bytes, posted: time.Now(), after: after, done: make(chan struct{})}
-	w.run = func(t team) error { return run(t, v) }
+	w.run = func(t team) error {
+		v := vector{width: max(1, c.DType.Size()), piece: g.cfg.Piece, ordered: g.cfg.RankOrder, over: g.Size()}
+		if c.Op.reduces() {
+			v.reducer = g.reducer(c.DType, c.Reduction)
+		}
+		return run(t, v)
+	}
 
 	g.mu.Lock()
 	if g.dead != nil || g.closed {
