@@ -1,0 +1,168 @@
+package collective_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"hcclps/p2p"
+	"hcclps/p2p/collective"
+	"hcclps/p2p/inproc"
+	"hcclps/p2p/tcp"
+	processes "hcclps/p2p/world"
+)
+
+// A world of processes is the Control of its groups.
+var _ collective.Control = (*processes.World)(nil)
+
+// member is one rank of a world of processes: they are in this one, and their pairs are tcp's.
+type member struct {
+	*processes.World
+	stop context.CancelFunc
+}
+
+// together makes n ranks, two on a host, and runs them until leave is called.
+func together(t *testing.T, n int) (members []member, leave func()) {
+	t.Helper()
+	network := inproc.NewNetwork()
+	members = make([]member, n)
+	errs := make([]error, n)
+	var opened, runs sync.WaitGroup
+	for r := range n {
+		host := fmt.Sprintf("h%d", r)
+		cfg := processes.Config{
+			Rank: r, Size: n, Master: "h0:1", Network: network.Host(host), Host: fmt.Sprintf("host%d", r/2),
+			Pair: func(_ context.Context, conns []net.Conn, rank int) (p2p.RunningComm, error) {
+				return tcp.Pair(conns, rank), nil
+			},
+		}
+		if r > 0 {
+			cfg.Listen = host + ":0"
+		}
+		opened.Go(func() { members[r].World, errs[r] = processes.Open(t.Context(), cfg) })
+	}
+	opened.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	for r := range members {
+		ctx, stop := context.WithCancel(context.Background())
+		members[r].stop = stop
+		runs.Go(func() { _ = members[r].Run(ctx) })
+	}
+	return members, func() {
+		for _, m := range members {
+			m.stop()
+		}
+		runs.Wait()
+	}
+}
+
+// group makes the member's group, whose sub-groups are Comms of the same world.
+func (m member) group(ctx context.Context) (*collective.Group, error) {
+	comm, err := m.Comm(ctx, "all", nil)
+	if err != nil {
+		return nil, err
+	}
+	return collective.New(collective.Config{
+		Comm: comm, Control: m.World, Hosts: m.Hosts(), Epoch: uint64(m.Epoch()), Transport: "tcp", Watchdog: watchdog,
+		Open: func(ctx context.Context, ranks []int) (p2p.Comm, error) { return m.Comm(ctx, fmt.Sprint(ranks), ranks) },
+	})
+}
+
+// eachMember runs f for every rank with its group, which runs.
+func eachMember(t *testing.T, members []member, f func(rank int, g *collective.Group, ended <-chan error)) {
+	t.Helper()
+	var all sync.WaitGroup
+	for r, m := range members {
+		all.Go(func() {
+			g, err := m.group(t.Context())
+			if err != nil {
+				t.Errorf("rank %d: %v", r, err)
+				return
+			}
+			ended := make(chan error, 1)
+			all.Go(func() { ended <- g.Run(t.Context()) })
+			f(r, g, ended)
+			if err := g.Close(); err != nil {
+				t.Errorf("rank %d: %v", r, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestOverAWorldOfProcesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		members, leave := together(t, 5)
+		defer leave()
+		eachMember(t, members, func(r int, g *collective.Group, _ <-chan error) {
+			b := []byte{1}
+			if err := g.AllReduce(p2p.Bytes(b), p2p.Bytes(b), p2p.Uint8, collective.Sum).Wait(t.Context()); err != nil || b[0] != 5 {
+				t.Errorf("rank %d: %v, %v", r, b, err)
+			}
+			if r%2 == 0 {
+				sub, err := g.Sub(t.Context(), []int{4, 0, 2})
+				if err != nil {
+					t.Errorf("rank %d: %v", r, err)
+					return
+				}
+				end := make(chan error, 1)
+				go func() { end <- sub.Run(t.Context()) }()
+				got := make([]byte, 3)
+				if err := sub.AllGather(p2p.Bytes([]byte{byte(r)}), p2p.Bytes(got), p2p.Uint8).Wait(t.Context()); err != nil || string(got) != "\x04\x00\x02" {
+					t.Errorf("rank %d: %v, %v", r, got, err)
+				}
+				// All have it when all are at the barrier; only then may one leave.
+				if err := sub.Barrier().Wait(t.Context()); err != nil {
+					t.Errorf("rank %d: %v", r, err)
+				}
+				_ = sub.Close()
+				if err := <-end; err != nil {
+					t.Errorf("rank %d: the sub-group ends with %v", r, err)
+				}
+			}
+			if err := g.Barrier().Wait(t.Context()); err != nil {
+				t.Errorf("rank %d: %v", r, err)
+			}
+		})
+	})
+}
+
+// All ranks of a real world say the same of a wrong call and of a missing one.
+func TestTheWorldHearsWhatWentWrong(t *testing.T) {
+	for what, c := range map[string]struct {
+		call func(g *collective.Group) *collective.Work // of rank 2; nil: none
+		want []string
+	}{
+		"another count": {sumOf(101), []string{"rank 2 called #1 allreduce of 101", "called #1 allreduce of 100"}},
+		"no call":       {nil, []string{"rank 2 has called nothing", "#1 allreduce of 100"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				members, leave := together(t, 5)
+				defer leave()
+				eachMember(t, members, func(r int, g *collective.Group, ended <-chan error) {
+					call := sumOf(100)
+					if r == 2 {
+						call = c.call
+					}
+					if call != nil {
+						call(g)
+					}
+					err := <-ended
+					for _, want := range c.want {
+						if err == nil || !strings.Contains(err.Error(), want) {
+							t.Errorf("rank %d: %v, want it to say %q", r, err, want)
+						}
+					}
+				})
+			})
+		})
+	}
+}
