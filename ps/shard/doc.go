@@ -33,7 +33,8 @@
 // admission and snapshots' pages the read side. Nothing waits under it. The
 // leader's soft state has a lock of its own, taken after State's where both are
 // needed. Entries are proposed by one goroutine and completed by another, both
-// of which end with the leadership (propose.go). In scratch mode the one that proposes also applies and completes.
+// of which end with the leadership (propose.go). In scratch mode whoever has
+// put something into the inbox proposes, applies and completes it, one at a time (scratch.go).
 //
 // # Snapshots
 //

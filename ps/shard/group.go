@@ -57,6 +57,8 @@ type Request interface {
 // replicated, or scratch.
 type replica interface {
 	Run(ctx context.Context) error
+	// arrived is called when there is something more in the inbox. It may propose it at once.
+	arrived()
 	// propose begins to bring an entry. The memory, if any, may be used again when the entry is applied.
 	propose(p proposal) (outcome, []byte)
 	Barrier(ctx context.Context) error
@@ -81,8 +83,11 @@ type outcome interface {
 // replicated is a replica by raft.
 type replicated struct {
 	*raftgroup.Node
+	inbox  *inbox
 	memory *p2p.Pool
 }
+
+func (r replicated) arrived() { r.inbox.signal() }
 
 func (r replicated) propose(p proposal) (outcome, []byte) {
 	entry := wire.AppendEntry(r.memory.Get(p.size)[:0], p.entry)
@@ -144,7 +149,7 @@ func New(cfg Config) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.log = replicated{node, g.memory}
+	g.log = replicated{node, g.inbox, g.memory}
 	return g, nil
 }
 

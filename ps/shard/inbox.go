@@ -100,7 +100,7 @@ func (b *inbox) signal() {
 	}
 }
 
-// message queues an entry of its own; nil when this replica does not lead.
+// message queues an entry of its own, of which replica.arrived is to be told; nil when this replica does not lead.
 func (b *inbox) message(m wire.Message) *request {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -109,7 +109,6 @@ func (b *inbox) message(m wire.Message) *request {
 	}
 	r := &request{message: m, done: make(chan struct{})}
 	b.messages = append(b.messages, r)
-	b.signal()
 	return r
 }
 
@@ -163,7 +162,7 @@ func (b *inbox) enter(a *admission, ref pushRef, n int) (*contribution, admitted
 func (p pushRef) of() partRef { return partRef{p.job, p.step, p.part} }
 
 // arrive says that a contribution's body is here. It reports false if the
-// contribution was answered meanwhile.
+// contribution was answered meanwhile; else replica.arrived is to be told.
 func (b *inbox) arrive(c *contribution, bsp bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -174,7 +173,6 @@ func (b *inbox) arrive(c *contribution, bsp bool) bool {
 	if !bsp {
 		b.solo = append(b.solo, c)
 	}
-	b.signal()
 	return true
 }
 
@@ -271,7 +269,6 @@ func (b *inbox) collect(s *State, limit int) (messages []*request, batches []bat
 			continue
 		}
 		if take(j, from); bytes >= limit {
-			b.signal()
 			return messages, batches
 		}
 	}
@@ -279,7 +276,6 @@ func (b *inbox) collect(s *State, limit int) (messages []*request, batches []bat
 	for i, c := range b.solo {
 		if bytes >= limit {
 			rest = append(rest, b.solo[i:]...)
-			b.signal()
 			break
 		}
 		if a := s.admit(c.ref); a.blocked {

@@ -42,17 +42,6 @@ func (f *flight) want() int {
 // raftgroup calls it when everything earlier leaders committed is applied.
 func (g *Group) lead(ctx context.Context, _ uint64) {
 	g.inbox.begin()
-	if g.scratch { // what is proposed is applied
-		g.propose(ctx, g.land)
-	} else {
-		g.proposeAhead(ctx)
-	}
-	g.inbox.end(g.elsewhere())
-	g.wake() // pulls that only a leader answers
-}
-
-// proposeAhead proposes entries while earlier ones are on their way.
-func (g *Group) proposeAhead(ctx context.Context) {
 	air := make(chan flight, flights)
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -60,31 +49,19 @@ func (g *Group) proposeAhead(ctx context.Context) {
 			g.land(f)
 		}
 	})
-	g.propose(ctx, func(f flight) { air <- f })
+	g.propose(ctx, air)
 	close(air)
 	wg.Wait()
+	g.inbox.end(g.elsewhere())
+	g.wake() // pulls that only a leader answers
 }
 
-// propose turns what the inbox has into log entries, until ctx ends, and gives each to follow, which sees to its answers.
-func (g *Group) propose(ctx context.Context, follow func(flight)) {
-	p := proposer{g: g, follow: follow}
+// propose turns what the inbox has into log entries, until ctx ends.
+func (g *Group) propose(ctx context.Context, air chan<- flight) {
+	p := proposer{g: g, follow: func(f flight) { air <- f }}
 	for ctx.Err() == nil {
-		g.mu.RLock()
-		changed := g.changed
-		messages, batches := g.inbox.collect(g.state, entrySize)
-		check, due := g.state.due(p.checked)
-		g.mu.RUnlock()
-		for _, m := range messages {
-			p.send(flight{message: m}, proposal{entry: wire.Entry{Message: m.message}})
-		}
-		if due && !g.scratch {
-			p.checked = check.Index
-			p.send(flight{}, proposal{entry: wire.Entry{Check: &check}})
-		}
-		if len(batches) > 0 {
-			p.steps(batches)
-		}
-		if len(messages)+len(batches) > 0 {
+		some, changed := p.round()
+		if some {
 			continue
 		}
 		select {
@@ -95,6 +72,27 @@ func (g *Group) propose(ctx context.Context, follow func(flight)) {
 	}
 }
 
+// round proposes what there is. It says whether there was something, and what to wait for if there was not.
+func (p *proposer) round() (some bool, changed <-chan struct{}) {
+	g := p.g
+	g.mu.RLock()
+	changed = g.changed
+	messages, batches := g.inbox.collect(g.state, entrySize)
+	check, due := g.state.due(p.checked)
+	g.mu.RUnlock()
+	for _, m := range messages {
+		p.send(flight{message: m}, proposal{entry: wire.Entry{Message: m.message}})
+	}
+	if due && !g.state.cfg.Alone {
+		p.checked = check.Index
+		p.send(flight{}, proposal{entry: wire.Entry{Check: &check}})
+	}
+	if len(batches) > 0 {
+		p.steps(batches)
+	}
+	return len(messages)+len(batches) > 0, changed
+}
+
 // due is the newest digest, if it is newer than what was checked.
 func (s *State) due(checked uint64) (wire.Check, bool) {
 	if n := len(s.marks); n > 0 && s.marks[n-1].Index > checked {
@@ -103,10 +101,10 @@ func (s *State) due(checked uint64) (wire.Check, bool) {
 	return wire.Check{}, false
 }
 
-// proposer encodes entries. One goroutine uses it.
+// proposer encodes entries. One goroutine uses it at a time.
 type proposer struct {
 	g       *Group
-	follow  func(flight)
+	follow  func(flight) // sees to the answers of what was proposed
 	reducer reducer
 	checked uint64
 }

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 
 	"hcclps/ps/raftgroup"
@@ -9,14 +10,22 @@ import (
 )
 
 // scratch applies in place, as soon as it is proposed, what raft would replicate: the mode of --replicas 0. Nothing survives it.
+//
+// Whoever has put something into the inbox proposes, and so applies, what is there; when another does so already, a goroutine
+// that waits for its turn looks once more.
 type scratch struct {
 	g      *Group
-	index  uint64
 	lead   atomic.Bool
 	failed chan error // the first failure
+
+	turn     sync.Mutex // guards the rest
+	proposer proposer
+	index    uint64
 }
 
-func newScratch(g *Group) *scratch { return &scratch{g: g, failed: make(chan error, 1)} }
+func newScratch(g *Group) *scratch {
+	return &scratch{g: g, failed: make(chan error, 1), proposer: proposer{g: g, follow: g.land}}
+}
 
 // applied is the outcome of an entry that is applied already.
 type applied struct {
@@ -27,28 +36,51 @@ type applied struct {
 func (a applied) Error() error  { return a.err }
 func (a applied) Response() any { return a.response }
 
-// Run does the leader's work until ctx ends or an entry could not be applied.
-func (s *scratch) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+// Run does what others leave, until ctx ends or an entry could not be applied.
+func (s *scratch) Run(ctx context.Context) (cause error) {
+	s.g.inbox.begin()
 	s.lead.Store(true)
-	led := make(chan struct{})
-	go func() {
-		defer close(led)
-		s.g.lead(ctx, 1)
-	}()
-	var cause error
-	select {
-	case cause = <-s.failed:
-		cancel()
-		<-led
-	case <-led: // everything it proposed is answered
+	for done := false; !done; {
+		select {
+		case <-s.g.inbox.ready:
+			s.turn.Lock()
+			s.rounds()
+			s.turn.Unlock()
+		case cause = <-s.failed:
+			done = true
+		case <-ctx.Done():
+			done = true
+		}
 	}
+	s.turn.Lock() // everything that was proposed is answered
+	defer s.turn.Unlock()
+	s.g.inbox.end(s.g.elsewhere())
 	s.lead.Store(false)
+	s.g.wake() // pulls that only a leader answers
 	return cause
 }
 
-// propose applies an entry, for one goroutine: pushes from where they lie.
+// arrived proposes what is in the inbox, unless someone else is about it.
+func (s *scratch) arrived() {
+	if !s.turn.TryLock() {
+		s.g.inbox.signal()
+		return
+	}
+	defer s.turn.Unlock()
+	s.rounds()
+}
+
+// rounds proposes what there is, and what that makes possible, for a few rounds; more is left to Run.
+func (s *scratch) rounds() {
+	for range 4 {
+		if some, _ := s.proposer.round(); !some {
+			return
+		}
+	}
+	s.g.inbox.signal()
+}
+
+// propose applies an entry: pushes from where they lie.
 func (s *scratch) propose(p proposal) (outcome, []byte) {
 	work := &s.g.state.work
 	var ready prepared

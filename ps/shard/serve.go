@@ -147,7 +147,9 @@ func (g *Group) receive(ctx context.Context, c *contribution, m *wire.Push, body
 	g.mu.RUnlock()
 	if !g.inbox.arrive(c, bsp) {
 		g.inbox.release(c)
+		return
 	}
+	g.log.arrived()
 }
 
 // check decodes a contribution's body and refuses what apply would refuse, by
@@ -231,6 +233,7 @@ func (g *Group) submit(ctx context.Context, m wire.Message) wire.Answer {
 	if q == nil {
 		return g.elsewhere()
 	}
+	g.log.arrived()
 	select {
 	case <-q.done:
 		return q.answer
