@@ -23,7 +23,7 @@ func TestCosts(t *testing.T) {
 		{AllReduce, Ring, 8, false, 14, 14, 7},
 		{AllReduce, HalvingDoubling, 8, false, 6, 14, 7},
 		{AllReduce, HalvingDoubling, 6, false, 6, 6 * (2*frac(3, 4) + 2), 6 * (frac(3, 4) + 1)},
-		{AllReduce, Mesh, 8, false, 2, 2, 7},
+		{AllReduce, Mesh, 8, false, 1, 8, 56}, // in one step
 		{AllReduce, Tree, 8, false, 6, 48, 24},
 		{AllReduce, Tree, 5, false, 6, 30, 15},
 		{ReduceScatter, Ring, 8, false, 7, 7, 7},
@@ -53,6 +53,9 @@ func TestCosts(t *testing.T) {
 	}
 	if got := cost(unit, work{AllReduce, 8, 1, false}, Ring); got != 0 {
 		t.Errorf("a rank alone takes %v", got)
+	}
+	if got, want := cost(unit, work{AllReduce, 8000, 8, false}, Mesh), 2e9+1e3*2e3+7e3; got != want {
+		t.Errorf("a large mesh takes %v, want %v", got, want)
 	}
 	one := unit
 	one.Ports = 1

@@ -98,6 +98,8 @@ func costAllReduce(l Link, w work, a Algorithm) float64 {
 	switch {
 	case a == Tree:
 		return costTreeReduce(l, w) + costBroadcast(l, w, Tree)
+	case a == Mesh && small(w.n, w.ranks):
+		return l.burst(n, w.ranks-1) + float64(w.ranks-1)*n/l.Reduce
 	case a == HalvingDoubling && !w.ordered:
 		q := power(w.ranks)
 		share := (q - 1) / q * n

@@ -52,6 +52,33 @@ func meshReduceScatter(t team, v vector, src, out []byte, parts cut) error {
 	return t.flush()
 }
 
+// oneShot is the most bytes that all others together send a rank in meshAllReduce's single step.
+const oneShot = 16 << 10
+
+// small says whether an AllReduce of n bytes between p ranks is done in a single step.
+func small(n, p int) bool { return n*(p-1) <= oneShot }
+
+// meshAllReduce leaves the reduction of every src in dst, which may be src: every rank gets all of every other's, and folds as meshReduceScatter
+// does, for messages that are cheaper sent whole than twice.
+// Cost: alpha + (p-1) n (beta + gamma).
+func meshAllReduce(t team, v vector, src, dst []byte) error {
+	contributions := make([][]byte, t.size())
+	for at, from := range t.ascending() {
+		contributions[at] = src
+		if from != t.me {
+			contributions[at] = t.scratch.take(len(src))
+			t.recv(from, contributions[at])
+			t.send(from, src)
+		}
+	}
+	if err := t.flush(); err != nil { // dst may be what is sent
+		return err
+	}
+	v.fold(dst, contributions)
+	v.finish(dst, v.over)
+	return nil
+}
+
 // meshAllGather completes data, of which each rank has its part: every rank sends its own to every other.
 // Cost: alpha + n/p beta with a link to every peer, (p-1)/p n beta over one.
 func meshAllGather(t team, data []byte, parts cut) error {

@@ -2,8 +2,10 @@ package collective_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +14,7 @@ import (
 
 	"hcclps/p2p"
 	"hcclps/p2p/collective"
+	"hcclps/p2p/inproc"
 )
 
 // control is the Control of ranks in one process.
@@ -308,4 +311,35 @@ func TestEpochsAndPlansDiffer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A rank that is told of a peer's end while a call that differs lies before it says what differs.
+func TestMismatchIsPreferredToTheEndItCaused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		comms := inproc.World(3)
+		g, err := collective.New(collective.Config{Comm: comms[0], Algorithms: collective.Algorithms{collective.AllReduce: {Level1: collective.Mesh}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = g.Run(t.Context()) }()
+		work := sumOf(30_000)(g)
+		for peer := 1; peer <= 2; peer++ { // each answers with the frame it gets, but the second has one element more
+			frame := make([]byte, 128)
+			if err := p2p.Recv(t.Context(), comms[peer], 0, p2p.Bytes(frame)); err != nil {
+				t.Fatal(err)
+			}
+			if peer == 2 {
+				frame[32]++
+				binary.LittleEndian.PutUint32(frame[60:], crc32.Checksum(frame[:60], crc32.MakeTable(crc32.Castagnoli)))
+			}
+			if err := p2p.Send(t.Context(), comms[peer], 0, p2p.Bytes(frame)); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait() // rank 0 waits for the bytes of rank 1
+		}
+		comms[1].Close()
+		if err := work.Wait(t.Context()); !errors.Is(err, collective.ErrMismatch) || !strings.Contains(err.Error(), "rank 2 called #1 allreduce of 30001") {
+			t.Error(err)
+		}
+	})
 }

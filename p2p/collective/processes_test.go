@@ -78,14 +78,17 @@ func (m member) group(ctx context.Context) (*collective.Group, error) {
 // eachMember runs f for every rank with its group, which runs.
 func eachMember(t *testing.T, members []member, f func(rank int, g *collective.Group, ended <-chan error)) {
 	t.Helper()
+	groups, errs := make([]*collective.Group, len(members)), make([]error, len(members))
 	var all sync.WaitGroup
 	for r, m := range members {
+		all.Go(func() { groups[r], errs[r] = m.group(t.Context()) })
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	for r, g := range groups {
 		all.Go(func() {
-			g, err := m.group(t.Context())
-			if err != nil {
-				t.Errorf("rank %d: %v", r, err)
-				return
-			}
 			ended := make(chan error, 1)
 			all.Go(func() { ended <- g.Run(t.Context()) })
 			f(r, g, ended)
