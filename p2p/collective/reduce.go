@@ -118,6 +118,9 @@ func (f *folder[T]) into(dst, src []byte) {
 }
 
 func (f *folder[T]) fold(dst []byte, parts [][]byte) {
+	if f.direct != nil && f.foldDirect(dst, parts) {
+		return
+	}
 	sum, x := f.sum, f.x
 	for lo := 0; lo < len(dst); lo += block * f.width {
 		hi := min(lo+block*f.width, len(dst))
@@ -129,6 +132,30 @@ func (f *folder[T]) fold(dst []byte, parts [][]byte) {
 		}
 		f.store(dst[lo:hi], sum[:n])
 	}
+}
+
+// foldDirect is fold without the way through blocks, unless the memory does not allow it. Blocks are larger here: they only keep dst in the cache.
+func (f *folder[T]) foldDirect(dst []byte, parts [][]byte) bool {
+	first := 0
+	for i, p := range parts {
+		if same(dst, p) && i > 0 {
+			first = i
+		}
+	}
+	if first > 1 || len(parts) == 1 {
+		return false // the first two may change places, no others
+	}
+	for lo := 0; lo < len(dst); lo += 8 * block * f.width {
+		hi := min(lo+8*block*f.width, len(dst))
+		place(dst[lo:hi], parts[first][lo:hi])
+		if !f.direct(dst[lo:hi], parts[1-first][lo:hi]) {
+			return false // nothing is lost: the first block is as it was, or a copy of parts[0]
+		}
+		for _, p := range parts[2:] {
+			f.direct(dst[lo:hi], p[lo:hi])
+		}
+	}
+	return true
 }
 
 func (f *folder[T]) finish(dst []byte, ranks int) {

@@ -2,8 +2,8 @@ package collective
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"hcclps/p2p"
@@ -134,7 +134,7 @@ func (x *exchange) track(m *message) {
 				kept = append(kept, o)
 			}
 		}
-		x.open = kept
+		x.open = slices.Grow(kept, len(kept)+1) // so that this is rare
 	}
 	x.open = append(x.open, m)
 }
@@ -150,7 +150,10 @@ func (x *exchange) wait(ms ...*message) error {
 				return err
 			}
 		}
-		if err := errors.Join(x.await(m.frame), x.await(m.data)); err != nil {
+		if err := x.await(m.frame); err != nil {
+			return err
+		}
+		if err := x.await(m.data); err != nil {
 			return err
 		}
 		m.ended = true
