@@ -121,7 +121,7 @@ func (t *Transfer) askable() (a arriving, ok bool) {
 			if in.posted == in.total {
 				continue
 			}
-			mode := t.policy.Mode.Mode(in.total, 1)
+			mode := t.policy.Mode.Mode(in.total)
 			if t.flying >= t.policy.Window.Window(mode, t.sizer.size, t.meter.bandwidth, t.meter.latency) {
 				return arriving{}, false
 			}

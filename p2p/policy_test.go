@@ -9,23 +9,18 @@ import (
 
 func TestMode(t *testing.T) {
 	for _, c := range []struct {
-		policy       p2p.ModePolicy
-		bytes, peers int
-		want         p2p.Mode
+		policy p2p.ModePolicy
+		bytes  int
+		want   p2p.Mode
 	}{
-		{bytes: 0, peers: 1, want: p2p.OneShot},
-		{bytes: 1<<20 - 1, peers: 4, want: p2p.OneShot},
-		{bytes: 1<<20 - 1, peers: 5, want: p2p.OneShotAsync},
-		{bytes: 1 << 20, peers: 1, want: p2p.Pipelined},
-		{bytes: 1 << 20, peers: 99, want: p2p.Pipelined},
-		{bytes: 100 << 20, peers: 1, want: p2p.Pipelined},
-		{bytes: 100<<20 + 1, peers: 1, want: p2p.Wide},
-		{policy: p2p.ModePolicy{Pipelined: 10, Wide: 20, Blocking: 1}, bytes: 9, peers: 2, want: p2p.OneShotAsync},
-		{policy: p2p.ModePolicy{Pipelined: 10, Wide: 20}, bytes: 20, peers: 2, want: p2p.Pipelined},
-		{policy: p2p.ModePolicy{Pipelined: 10, Wide: 20}, bytes: 21, peers: 2, want: p2p.Wide},
+		{bytes: 0, want: p2p.Pipelined},
+		{bytes: 100 << 20, want: p2p.Pipelined},
+		{bytes: 100<<20 + 1, want: p2p.Wide},
+		{policy: p2p.ModePolicy{Wide: 20}, bytes: 20, want: p2p.Pipelined},
+		{policy: p2p.ModePolicy{Wide: 20}, bytes: 21, want: p2p.Wide},
 	} {
-		if got := c.policy.Mode(c.bytes, c.peers); got != c.want {
-			t.Errorf("%d bytes, %d peers: %v, want %v", c.bytes, c.peers, got, c.want)
+		if got := c.policy.Mode(c.bytes); got != c.want {
+			t.Errorf("%d bytes: %v, want %v", c.bytes, got, c.want)
 		}
 	}
 }
@@ -44,7 +39,7 @@ func TestWindow(t *testing.T) {
 		{mode: p2p.Pipelined, chunk: mib, rate: 1.25e9, far: 10 * time.Millisecond, want: 18},
 		{mode: p2p.Pipelined, chunk: 4 * mib, rate: 100e9, far: time.Second, want: 16}, // by bytes
 		{mode: p2p.Pipelined, chunk: mib / 2, rate: 100e9, far: time.Second, want: p2p.MaxWindow},
-		{mode: p2p.OneShot, chunk: mib, want: 4},
+		{chunk: mib, want: 4},
 		{mode: p2p.Pipelined, chunk: 4 * mib, want: 4},
 		{mode: p2p.Wide, chunk: mib, want: 16},
 		{mode: p2p.Wide, chunk: 4 * mib, want: 16},
