@@ -24,7 +24,7 @@ const (
 	Barrier
 )
 
-// opNames are those of HCCL's settings, in the order of the constants.
+// name is that of HCCL's settings, "" for an unknown operation.
 func (o Op) name() string {
 	switch o {
 	case AllReduce:

@@ -221,6 +221,30 @@ func TestReductions(t *testing.T) {
 	}
 }
 
+// Every algorithm works within hosts beside every one between them.
+func TestEveryPairOfLevels(t *testing.T) {
+	const ranks = 7
+	algorithms := []collective.Algorithm{collective.Ring, collective.HalvingDoubling, collective.Mesh, collective.Tree}
+	hosts := append(hostsOf(ranks), hostsOf(6)...) // uneven, then even
+	for i, host := range hosts {
+		for _, level0 := range algorithms {
+			for _, level1 := range algorithms {
+				for _, order := range []bool{false, true} {
+					w := newWorld(t, len(host), func(_ int, c *collective.Config) {
+						choice := collective.Choice{Level0: level0, Level1: level1}
+						c.Algorithms = collective.Algorithms{collective.AllReduce: choice, collective.Reduce: choice, collective.Broadcast: choice}
+						c.Hosts, c.RankOrder, c.Piece = host, order, 64
+					})
+					checkReduction(t, w, collective.AllReduce, kind{p2p.Int32, collective.Sum}, 100+i)
+					checkReduction(t, w, collective.AllReduce, kind{p2p.BFloat16, collective.Avg}, 1)
+					checkReduction(t, w, collective.Reduce, kind{p2p.Float64, collective.Prod}, 100+i)
+					checkMove(t, w, collective.Broadcast, 100+i)
+				}
+			}
+		}
+	}
+}
+
 // checkReduction does one reduction and compares every rank with the twin; odd lengths are done in place.
 func checkReduction(t *testing.T, w *world, op collective.Op, k kind, n int) {
 	t.Helper()
