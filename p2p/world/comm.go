@@ -32,6 +32,13 @@ type lane struct {
 	peer int // rank of the Comm
 	end  int // the other side's rank in the pair
 	pair p2p.RunningComm
+	why  func(ctx context.Context, err error) error // explain
+}
+
+func newLane(c *Comm, peer, end int, pair p2p.RunningComm) *lane {
+	l := &lane{comm: c, peer: peer, end: end, pair: pair}
+	l.why = l.explain // made once, since every transfer has it
+	return l
 }
 
 // Rank is this process's number in the Comm.
@@ -49,7 +56,7 @@ func (c *Comm) Isend(peer int, b p2p.Buffer) *p2p.Request {
 	if err != nil {
 		return p2p.Failed(err)
 	}
-	return l.pair.Isend(l.end, b).Explained(l.explain)
+	return l.pair.Isend(l.end, b).Explained(l.why)
 }
 
 // Irecv implements p2p.Comm.
@@ -58,7 +65,7 @@ func (c *Comm) Irecv(peer int, b p2p.Buffer) *p2p.Request {
 	if err != nil {
 		return p2p.Failed(err)
 	}
-	return l.pair.Irecv(l.end, b).Explained(l.explain)
+	return l.pair.Irecv(l.end, b).Explained(l.why)
 }
 
 func (c *Comm) lane(peer int) (*lane, error) {

@@ -14,6 +14,7 @@ import (
 
 	"hcclps/p2p"
 	"hcclps/p2p/backend"
+	"hcclps/p2p/inproc"
 	"hcclps/p2p/p2ptest"
 	"hcclps/p2p/world"
 )
@@ -83,6 +84,36 @@ func TestSubgroups(t *testing.T) {
 		talk(t, all)
 		want(t, single[0].Isend(0, p2p.Bytes(nil)).Wait(t.Context()), p2p.ErrRank)
 	})
+}
+
+// memory is a pair that needs no goroutine.
+type memory struct{ p2p.Comm }
+
+func (memory) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+// A transfer makes no more garbage than on the pair.
+func TestAllocations(t *testing.T) {
+	ends := inproc.World(2)
+	m := start(t, 2, func(c *world.Config) {
+		c.Pair = func(_ context.Context, conns []net.Conn, rank int) (p2p.RunningComm, error) {
+			return memory{ends[rank]}, conns[0].Close()
+		}
+	})
+	comms := plain(m.comms("all", nil))
+	out, in := p2p.Bytes(make([]byte, 8)), p2p.Bytes(make([]byte, 8))
+	count := func(c []p2p.Comm) float64 {
+		return testing.AllocsPerRun(100, func() {
+			recv := c[1].Irecv(0, in)
+			checkSoft(t, p2p.Send(t.Context(), c[0], 1, out))
+			checkSoft(t, recv.Wait(t.Context()))
+		})
+	}
+	if pair, comm := count(ends), count(comms); comm > pair {
+		t.Errorf("%v allocations a message, %v on the pair itself", comm, pair)
+	}
 }
 
 // The order in which ranks open a comm, and when, does not matter.

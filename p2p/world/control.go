@@ -66,12 +66,16 @@ func (w *World) lost(rank int, err error) {
 	if err == nil {
 		return
 	}
-	_ = w.lines[rank].conn.Close()
+	l := w.lines[rank]
 	if w.fate.hasLeft(rank) {
 		w.cfg.Logger.Debug("a rank has left", "rank", rank)
 	} else {
 		w.judge(rank, err.Error())
+		if w.cfg.Rank == 0 { // perhaps it was only silent: then it shall know
+			l.last(frame{kind: kindFailed, rank: rank, text: err.Error()})
+		}
 	}
+	_ = l.conn.Close()
 	if w.cfg.Rank == 0 {
 		w.polls.gone(rank)
 	} else {

@@ -80,6 +80,15 @@ func TestDeathIsHeard(t *testing.T) {
 	}
 }
 
+// A rank that is taken for dead is told so, if it can be.
+func TestDeclaredDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := start(t, 3, nil)
+		m.net.Cut("h2", "h0")
+		m.wantVerdict(2, nil, "silent for 2s")
+	})
+}
+
 // What a rank says of its own failure is what all hear, itself too.
 func TestFail(t *testing.T) {
 	for rank := range 3 {

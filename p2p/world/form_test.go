@@ -254,6 +254,29 @@ func TestBrokenWhileForming(t *testing.T) {
 	})
 }
 
+// A slow network, on which everything comes late and no two things in the same order.
+func TestSlowNetwork(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			network := p2ptest.NewNet(seed)
+			defer func() { _ = network.Close() }()
+			network.Delay(300 * time.Millisecond)
+			var cfgs []world.Config
+			for r := range 6 {
+				cfgs = append(cfgs, config(network, r, 6))
+			}
+			m := run(t, network, cfgs)
+			talk(t, m.comms("all", nil))
+			for r, w := range m.worlds {
+				if err := w.Err(); err != nil {
+					t.Errorf("seed %d: rank %d: %v", seed, r, err)
+				}
+			}
+			m.end()
+		})
+	}
+}
+
 func TestConfigFaults(t *testing.T) {
 	_, err := world.Open(t.Context(), world.Config{Rank: 3, Size: 3, Stripes: 99, Suspect: time.Millisecond, Job: string(make([]byte, 256))})
 	want(t, err, err, "rank 3 is not in 0..2", "network is nil", "pair is nil", "master is empty", "stripes 99", "suspect 1ms must be above heartbeat 500ms", "256 bytes")

@@ -54,30 +54,39 @@ func openAll(ctx context.Context, cfgs ...world.Config) ([]*world.World, []error
 // start makes a world of n ranks that run until the test ends.
 func start(t *testing.T, n int, change func(*world.Config)) *team {
 	t.Helper()
-	m := &team{t: t, net: newNet(t)}
+	network := newNet(t)
 	cfgs := make([]world.Config, n)
 	for r := range cfgs {
-		cfgs[r] = config(m.net, r, n)
+		cfgs[r] = config(network, r, n)
 		if change != nil {
 			change(&cfgs[r])
 		}
 	}
-	var errs []error
-	m.worlds, errs = openAll(t.Context(), cfgs...)
+	m := run(t, network, cfgs)
+	t.Cleanup(m.end)
+	return m
+}
+
+// run makes a world of the ranks of cfgs, which run until the end.
+func run(t *testing.T, network *p2ptest.Net, cfgs []world.Config) *team {
+	t.Helper()
+	worlds, errs := openAll(t.Context(), cfgs...)
 	check(t, errors.Join(errs...))
-	for _, w := range m.worlds {
+	m := &team{t: t, net: network, worlds: worlds}
+	for _, w := range worlds {
 		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 		ended := make(chan error, 1)
 		m.stops, m.ended = append(m.stops, stop), append(m.ended, ended)
 		m.all.Go(func() { ended <- w.Run(ctx) })
 	}
-	t.Cleanup(func() {
-		for _, stop := range m.stops {
-			stop()
-		}
-		m.all.Wait()
-	})
 	return m
+}
+
+func (m *team) end() {
+	for _, stop := range m.stops {
+		stop()
+	}
+	m.all.Wait()
 }
 
 // comms opens one comm at all its ranks, which are nil for all.

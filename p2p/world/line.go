@@ -201,3 +201,10 @@ func (l *line) take() []byte {
 	l.out, l.spare = l.spare[:0], b
 	return b
 }
+
+// last tells the other side of a line that is dead something, if it takes it at once.
+func (l *line) last(f frame) {
+	if l.conn.SetWriteDeadline(time.Now().Add(parting)) == nil {
+		_, _ = l.conn.Write(appendFrame(nil, f)) // it is dead, most likely
+	}
+}

@@ -164,7 +164,7 @@ func (w *World) makeLane(ctx context.Context, c *Comm, i int) error {
 	if err != nil {
 		return fmt.Errorf("make a pair: %w", err)
 	}
-	c.lanes[i] = &lane{comm: c, peer: i, end: 1 - mine, pair: pair}
+	c.lanes[i] = newLane(c, i, 1-mine, pair)
 	return nil
 }
 
