@@ -94,8 +94,13 @@ func TestFail(t *testing.T) {
 	for rank := range 3 {
 		synctest.Test(t, func(t *testing.T) {
 			m := start(t, 3, nil)
-			m.worlds[rank].Fail("disk full")
+			m.worlds[rank].Fail("disk full" + strings.Repeat("!", 5000))
 			m.wantVerdict(rank, nil, "disk full")
+			for r := range m.worlds {
+				if got, want := m.worlds[r].Err().Error(), m.worlds[0].Err().Error(); got != want {
+					t.Errorf("rank %d is told %q, rank 0 %q", r, got, want)
+				}
+			}
 			m.worlds[(rank+1)%3].Fail("and so what")
 			synctest.Wait()
 			m.wantVerdict(rank, nil, "disk full") // the first counts

@@ -110,7 +110,7 @@ func (w *World) Fail(reason string) {
 
 // judge ends the World for a rank's failure. Rank 0 tells the others.
 func (w *World) judge(rank int, reason string) {
-	v := &RankError{Rank: rank, Info: w.Info(rank), Reason: reason}
+	v := &RankError{Rank: rank, Info: w.Info(rank), Reason: clip(reason)}
 	if !w.fate.judge(v) {
 		return
 	}

@@ -40,7 +40,7 @@ func newLobby() *lobby {
 	return &lobby{guests: make(map[guestKey]*guest), barred: make(map[string]string)}
 }
 
-// serve accepts until ctx ends.
+// serve accepts until ctx ends, and closes the listener.
 func (b *lobby) serve(ctx context.Context, w *World) {
 	stop := context.AfterFunc(ctx, func() { _ = w.ln.Close() })
 	defer stop()
@@ -61,6 +61,7 @@ func (b *lobby) serve(ctx context.Context, w *World) {
 		case ctx.Err() != nil:
 			return
 		case errors.Is(err, net.ErrClosed):
+			w.cfg.Logger.Error("no rank can reach this one any more", "addr", w.ln.Addr().String(), "err", err)
 			return
 		}
 		<-halfOpen

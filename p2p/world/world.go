@@ -200,9 +200,6 @@ func (w *World) stop() {
 		c.die(errStopped)
 	}
 	w.lobby.close()
-	if w.ln != nil {
-		_ = w.ln.Close()
-	}
 }
 
 func (w *World) takeFresh() []*lane {
