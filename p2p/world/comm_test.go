@@ -228,7 +228,7 @@ func TestRootCause(t *testing.T) {
 			}
 			all.Go(func() { // as in a ring: from the left, and who fails closes
 				err := p2p.Recv(t.Context(), c, (r+n-1)%n, p2p.Bytes(make([]byte, 8)))
-				want(t, err, p2p.ErrPeer, "rank 3 (at h3, process 103) failed: ")
+				want(t, err, p2p.ErrPeer, "rank 3 (at h3, process 103) failed: connection closed")
 				check(t, c.Close())
 			})
 		}

@@ -2,6 +2,7 @@ package world
 
 import (
 	"fmt"
+	"strings"
 
 	"hcclps/p2p"
 )
@@ -67,12 +68,13 @@ func (w *World) lost(rank int, err error) {
 		return
 	}
 	l := w.lines[rank]
+	reason := strings.TrimPrefix(err.Error(), p2p.ErrPeer.Error()+": ")
 	if w.fate.hasLeft(rank) {
 		w.cfg.Logger.Debug("a rank has left", "rank", rank)
 	} else {
-		w.judge(rank, err.Error())
+		w.judge(rank, reason)
 		if w.cfg.Rank == 0 { // perhaps it was only silent: then it shall know
-			l.last(frame{kind: kindFailed, rank: rank, text: err.Error()})
+			l.last(frame{kind: kindFailed, rank: rank, text: reason})
 		}
 	}
 	_ = l.conn.Close()
