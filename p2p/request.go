@@ -3,7 +3,6 @@ package p2p
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 )
 
@@ -11,12 +10,17 @@ import (
 type Request struct {
 	driver  Driver                                     // nil: the backend needs no help
 	explain func(ctx context.Context, err error) error // nil: err says it all
-	ended   atomic.Bool
-	err     error // written before ended is set, read after
-
-	mu   sync.Mutex
-	done chan struct{} // made when somebody asks for it
+	err     error                                      // written before done says that it ended, read after
+	done    atomic.Pointer[chan struct{}]              // nil: nobody has asked yet; ended: it is complete; else pending, and watched
+	taken   atomic.Bool                                // the first Complete has begun
 }
+
+// ended is the closed channel of every Request that is complete.
+var ended = func() *chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return &c
+}()
 
 // Driver is a backend that can move bytes from the goroutine that waits for a Request, which spares it a switch to another.
 type Driver interface {
@@ -50,15 +54,12 @@ func Failed(err error) *Request {
 
 // Complete ends the Request with err, nil meaning success. Only the first call counts.
 func (c Completion) Complete(err error) {
-	c.r.mu.Lock()
-	defer c.r.mu.Unlock()
-	if c.r.ended.Load() {
+	if !c.r.taken.CompareAndSwap(false, true) {
 		return
 	}
 	c.r.err = err
-	c.r.ended.Store(true)
-	if c.r.done != nil {
-		close(c.r.done)
+	if done := c.r.done.Swap(ended); done != nil {
+		close(*done)
 	}
 }
 
@@ -78,32 +79,31 @@ func (r *Request) outcome(ctx context.Context) error {
 }
 
 // Ended says whether the transfer is complete, well or not. It does not wait.
-func (r *Request) Ended() bool { return r.ended.Load() }
+func (r *Request) Ended() bool { return r.done.Load() == ended }
 
 // Done is closed when the transfer is complete, well or not.
 func (r *Request) Done() <-chan struct{} {
-	r.mu.Lock()
-	if r.done == nil {
-		r.done = make(chan struct{})
-		if r.ended.Load() {
-			close(r.done)
+	done := r.done.Load()
+	if done == nil {
+		made := make(chan struct{})
+		if done = &made; !r.done.CompareAndSwap(nil, done) {
+			done = r.done.Load()
 		}
 	}
-	r.mu.Unlock() // before Watched, which may complete r
-	if r.driver != nil && !r.ended.Load() {
-		r.driver.Watched()
+	if r.driver != nil && !r.Ended() {
+		r.driver.Watched() // which may complete r
 	}
-	return r.done
+	return *done
 }
 
 // Wait returns the transfer's error when it is complete. If ctx ends first it returns the cause of that, and the transfer
 // is *not* taken back: the Comm still owns the buffer, the two sides may no longer agree on what comes next, and the Comm
 // must be closed. The Request can still be waited for: after Close it completes, and then the buffer is free.
 func (r *Request) Wait(ctx context.Context) error {
-	if !r.ended.Load() && r.driver != nil && ctx.Err() == nil {
+	if !r.Ended() && r.driver != nil && ctx.Err() == nil {
 		r.driver.Drive(ctx, r)
 	}
-	if r.ended.Load() {
+	if r.Ended() {
 		return r.outcome(ctx)
 	}
 	select {
