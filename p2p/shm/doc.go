@@ -22,8 +22,8 @@
 //
 //	0      nonces of rank 0 and rank 1, 16 bytes each
 //	4096   control words of rank 0, then at 5120 of rank 1:
-//	         0 u64 head: bytes written to the own ring   256 u32 bell: 1 to be rung
-//	       128 u64 tail: bytes taken from the peer's     384 u32 state: 0 open 1 closed 2 lengths differ 3 corrupt
+//	         0 u64 head: bytes written to the own ring    16 u32 state: 0 open 1 closed 2 lengths differ 3 corrupt
+//	         8 u64 tail: bytes taken from the peer's     256 u32 bell: 1 to be rung
 //	8192   ring of rank 0, ring of rank 1
 //	...    arena of rank 0, arena of rank 1
 //

@@ -9,7 +9,7 @@ import (
 )
 
 // version is that of the messages here and of the layout of the memory. Ranks of different versions do not share memory.
-const version = 2
+const version = 3
 
 // The messages of the negotiation, each of a fixed length. The hello has the same length in all versions.
 const (

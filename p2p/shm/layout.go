@@ -22,12 +22,13 @@ const (
 	ringsOffset   = 2 * page
 )
 
-// Control words of a rank lie two lines apart, since CPUs fetch lines in pairs.
+// Control words of a rank. What its peer looks at while it waits is in one line, and what both write in another, two lines apart, since CPUs
+// fetch lines in pairs.
 const (
 	headOffset  = 0   // u64, bytes this rank has written to its ring
-	tailOffset  = 128 // u64, bytes this rank has taken from its peer's ring
+	tailOffset  = 8   // u64, bytes this rank has taken from its peer's ring
+	stateOffset = 16  // u32, see state
 	bellOffset  = 256 // u32, see bell
-	stateOffset = 384 // u32, see state
 )
 
 // layout is what the two sides agree on: sizes in bytes.

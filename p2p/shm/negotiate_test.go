@@ -167,7 +167,7 @@ func TestConfigsDiffer(t *testing.T) {
 
 // hostileOffers are descriptors that would let the peer kill us by taking memory away, or are none of ours.
 func TestHostileDescriptor(t *testing.T) {
-	hello := append([]byte("shm?\x02\x00\x00\x01"), make([]byte, 40)...)
+	hello := append([]byte("shm?\x03\x00\x00\x01"), make([]byte, 40)...)
 	hello[8], hello[17], hello[16] = 1, 0x10, 0 // pid 1, ring of 4096 bytes
 	uid := os.Geteuid()
 	hello[12], hello[13], hello[14], hello[15] = byte(uid), byte(uid>>8), byte(uid>>16), byte(uid>>24)
