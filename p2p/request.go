@@ -10,17 +10,18 @@ import (
 type Request struct {
 	driver  Driver                                     // nil: the backend needs no help
 	explain func(ctx context.Context, err error) error // nil: err says it all
-	err     error                                      // written before done says that it ended, read after
-	done    atomic.Pointer[chan struct{}]              // nil: nobody has asked yet; ended: it is complete; else pending, and watched
-	taken   atomic.Bool                                // the first Complete has begun
+	err     error                                      // written before state is ended, read after
+	done    atomic.Pointer[chan struct{}]              // nil: nobody has asked for it
+	state   atomic.Uint32
 }
 
-// ended is the closed channel of every Request that is complete.
-var ended = func() *chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return &c
-}()
+// The states of a Request. It only goes on.
+const (
+	pending uint32 = iota
+	ending         // the first Complete is at it
+	ended          // complete
+	closed         // complete, and done is closed or about to be
+)
 
 // Driver is a backend that can move bytes from the goroutine that waits for a Request, which spares it a switch to another.
 type Driver interface {
@@ -54,11 +55,17 @@ func Failed(err error) *Request {
 
 // Complete ends the Request with err, nil meaning success. Only the first call counts.
 func (c Completion) Complete(err error) {
-	if !c.r.taken.CompareAndSwap(false, true) {
+	if !c.r.state.CompareAndSwap(pending, ending) {
 		return
 	}
 	c.r.err = err
-	if done := c.r.done.Swap(ended); done != nil {
+	c.r.state.Store(ended)
+	c.r.tell()
+}
+
+// tell closes done, if it is there and the transfer is complete. Who completes and who makes done both call it after that: one of them sees both.
+func (r *Request) tell() {
+	if done := r.done.Load(); done != nil && r.state.CompareAndSwap(ended, closed) {
 		close(*done)
 	}
 }
@@ -79,7 +86,7 @@ func (r *Request) outcome(ctx context.Context) error {
 }
 
 // Ended says whether the transfer is complete, well or not. It does not wait.
-func (r *Request) Ended() bool { return r.done.Load() == ended }
+func (r *Request) Ended() bool { return r.state.Load() >= ended }
 
 // Done is closed when the transfer is complete, well or not.
 func (r *Request) Done() <-chan struct{} {
@@ -89,6 +96,7 @@ func (r *Request) Done() <-chan struct{} {
 		if done = &made; !r.done.CompareAndSwap(nil, done) {
 			done = r.done.Load()
 		}
+		r.tell()
 	}
 	if r.driver != nil && !r.Ended() {
 		r.driver.Watched() // which may complete r
