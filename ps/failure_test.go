@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"hcclps/p2p/tcp"
+	"hcclps/p2p/sockets"
 	"hcclps/ps"
 	"hcclps/ps/layout"
 	"hcclps/ps/wire"
@@ -448,7 +448,7 @@ func TestRealSockets(t *testing.T) {
 	for i := range 3 {
 		addrs = append(addrs, "unix:"+filepath.Join(dir, fmt.Sprintf("%d.sock", i)))
 	}
-	l, err := ps.NewLocal(ps.LocalConfig{Dir: dir, Network: tcp.Network{}, Addrs: addrs, LogBudget: 4 << 20, Durability: ps.QuorumDisk, Shards: 1})
+	l, err := ps.NewLocal(ps.LocalConfig{Dir: dir, Network: sockets.Network{}, Addrs: addrs, LogBudget: 4 << 20, Durability: ps.QuorumDisk, Shards: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

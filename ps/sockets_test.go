@@ -17,7 +17,7 @@ import (
 
 	"hcclps/p2p/backend"
 	"hcclps/p2p/link"
-	"hcclps/p2p/tcp/certs"
+	"hcclps/p2p/sockets/certs"
 	"hcclps/ps"
 	"hcclps/worker"
 )

@@ -12,7 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"hcclps/cmd/internal/program"
-	"hcclps/p2p/tcp/certs"
+	"hcclps/p2p/sockets/certs"
 )
 
 const day = 24 * time.Hour

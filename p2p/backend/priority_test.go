@@ -10,7 +10,7 @@ import (
 	"hcclps/p2p/backend"
 	"hcclps/p2p/link"
 	"hcclps/p2p/p2ptest"
-	"hcclps/p2p/tcp"
+	"hcclps/p2p/sockets"
 )
 
 // counted is a sink that counts what it has taken, and closes begun when that is a twentieth.
@@ -79,9 +79,9 @@ func serveLink(t *testing.T, serve link.HandlerFunc, limits link.Limits) (client
 	t.Helper()
 	server, err := link.NewServer(link.ServerConfig{Handler: serve, Pair: backend.Pair, Limits: limits})
 	check(t, err)
-	client, err = link.NewClient(link.Config{Network: tcp.Network{}, Pair: backend.Pair, Cluster: "c", ID: "w", Limits: limits})
+	client, err = link.NewClient(link.Config{Network: sockets.Network{}, Pair: backend.Pair, Cluster: "c", ID: "w", Limits: limits})
 	check(t, err)
-	l, err := tcp.Network{}.Listen(t.Context(), "127.0.0.1:0")
+	l, err := sockets.Network{}.Listen(t.Context(), "127.0.0.1:0")
 	check(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	gate := link.Gate{Identity: link.Identity{Cluster: "c", ID: "s"}, Handle: server.Accept}

@@ -16,7 +16,7 @@ import (
 	"hcclps/p2p/backend"
 	"hcclps/p2p/inproc"
 	"hcclps/p2p/link"
-	"hcclps/p2p/tcp"
+	"hcclps/p2p/sockets"
 )
 
 // soaked are the ways in which bulk goes.
@@ -101,10 +101,10 @@ func (s site) listenAt() string {
 
 func (s site) sockets() (link.Network, error) {
 	if s.Transport != "tls" {
-		return tcp.Network{}, nil
+		return sockets.Network{}, nil
 	}
 	file := func(name string) string { return filepath.Join(s.Dir, name) }
-	return tcp.NewNetwork(tcp.NetworkConfig{TLSCert: file("node.crt"), TLSKey: file("node.key"), TLSCA: file("ca.crt")})
+	return sockets.New(sockets.Config{TLSCert: file("node.crt"), TLSKey: file("node.key"), TLSCA: file("ca.crt")})
 }
 
 // run serves, and calls the other station by two callers, until ctx ends.

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"hcclps/p2p/tcp/certs"
+	"hcclps/p2p/sockets/certs"
 )
 
 var (

@@ -2,20 +2,20 @@ package backend
 
 import (
 	"hcclps/p2p/link"
-	"hcclps/p2p/tcp"
+	"hcclps/p2p/sockets"
 )
 
 // Sockets are the choices of the network of real sockets: TLS, a token, Unix sockets within a host.
-type Sockets = tcp.NetworkConfig
+type Sockets = sockets.Config
 
-// OpenSockets makes the network of real sockets. Within a host its servers listen on a Unix socket too: see [tcp.Network.ListenLocal].
+// OpenSockets makes the network of real sockets. Within a host its servers listen on a Unix socket too: see [sockets.Network.ListenLocal].
 func OpenSockets(cfg Sockets) (link.Network, error) {
-	n, err := tcp.NewNetwork(cfg)
+	n, err := sockets.New(cfg)
 	if err != nil {
 		return nil, err // not a nil Network in an interface
 	}
 	return n, nil
 }
 
-// ResolveAddress puts an address in the place of an interface's name or a CIDR: see [tcp.Resolve].
-func ResolveAddress(addr string) (string, error) { return tcp.Resolve(addr) }
+// ResolveAddress puts an address in the place of an interface's name or a CIDR: see [sockets.Resolve].
+func ResolveAddress(addr string) (string, error) { return sockets.Resolve(addr) }

@@ -13,7 +13,7 @@ import (
 
 	"hcclps/p2p/link"
 	"hcclps/p2p/p2ptest"
-	"hcclps/p2p/tcp"
+	"hcclps/p2p/sockets"
 )
 
 var badCalls = flag.Int("calls", 100, "calls of TestBadNetwork")
@@ -36,7 +36,7 @@ func (d *detour) Dial(ctx context.Context, addr string) (net.Conn, error) {
 // and have bits flipped. No call may fail, or bring other bytes.
 func TestBadNetwork(t *testing.T) {
 	n := &detour{}
-	proxyLn, err := tcp.Network{}.Listen(t.Context(), "127.0.0.1:0")
+	proxyLn, err := sockets.Network{}.Listen(t.Context(), "127.0.0.1:0")
 	check(t, err)
 	n.proxy = proxyLn.Addr().String()
 	w := start(t, echo(nil), func(s *settings) {

@@ -27,7 +27,7 @@ func BenchmarkChunk(b *testing.B) {
 func pushes(b *testing.B, size int, unix bool, chunk int) {
 	b.Helper()
 	mine := make([]byte, size)
-	w, where := socketsWith(b, func(ctx context.Context, r *link.Request) {
+	w, where := overSocketsWith(b, func(ctx context.Context, r *link.Request) {
 		if err := r.BodyInto(ctx, mine); err == nil {
 			_ = r.Reply(nil)
 		}

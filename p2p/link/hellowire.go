@@ -132,7 +132,7 @@ func readShort(r io.Reader) ([]byte, error) {
 	switch {
 	case n[0] == 0x16 && n[1] == 3: // the record of a TLS handshake
 		return nil, fmt.Errorf("read hello: the caller speaks TLS, this side does not: give it --tls-cert, --tls-key and --tls-ca, or leave them out at the caller: %w", ErrMalformed)
-	case string(n[:2]) == helloMagic[:2]: // p2p/tcp begins so where there is a token
+	case string(n[:2]) == helloMagic[:2]: // p2p/sockets begins so where there is a token
 		return nil, fmt.Errorf("read hello: the caller shows a token, this side asks for none: give it --token-file, or leave it out at the caller: %w", ErrMalformed)
 	}
 	size := binary.LittleEndian.Uint32(n[:])

@@ -9,7 +9,7 @@ import (
 	"hcclps/p2p"
 )
 
-// Network makes connections. p2p/tcp and p2p/inproc have one each.
+// Network makes connections. p2p/sockets and p2p/inproc have one each.
 type Network interface {
 	// Listen opens addr for peers until the listener is closed.
 	Listen(ctx context.Context, addr string) (net.Listener, error)

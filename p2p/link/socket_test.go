@@ -12,16 +12,16 @@ import (
 	"time"
 
 	"hcclps/p2p/link"
-	"hcclps/p2p/tcp"
+	"hcclps/p2p/sockets"
 )
 
-// sockets runs both sides over real sockets and returns the address.
-func sockets(t testing.TB, h link.HandlerFunc, unix bool) (*world, string) {
+// overSockets runs both sides over real sockets and returns the address.
+func overSockets(t testing.TB, h link.HandlerFunc, unix bool) (*world, string) {
 	t.Helper()
-	return socketsWith(t, h, unix, func(*settings) {})
+	return overSocketsWith(t, h, unix, func(*settings) {})
 }
 
-func socketsWith(t testing.TB, h link.HandlerFunc, unix bool, change func(*settings)) (*world, string) {
+func overSocketsWith(t testing.TB, h link.HandlerFunc, unix bool, change func(*settings)) (*world, string) {
 	t.Helper()
 	where := "127.0.0.1:0"
 	if unix {
@@ -40,7 +40,7 @@ func socketsWith(t testing.TB, h link.HandlerFunc, unix bool, change func(*setti
 
 // boundNetwork remembers the port it got.
 type boundNetwork struct {
-	tcp.Network
+	sockets.Network
 	bound string
 }
 
@@ -55,7 +55,7 @@ func (n *boundNetwork) Listen(ctx context.Context, addr string) (net.Listener, e
 func TestRealSockets(t *testing.T) {
 	for _, unix := range []bool{false, true} {
 		t.Run(fmt.Sprintf("unix=%v", unix), func(t *testing.T) {
-			w, where := sockets(t, echo(nil), unix)
+			w, where := overSockets(t, echo(nil), unix)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			var calls sync.WaitGroup
@@ -82,7 +82,7 @@ func TestRealSockets(t *testing.T) {
 }
 
 func BenchmarkCall1KiB(b *testing.B) {
-	w, where := sockets(b, echo(nil), false)
+	w, where := overSockets(b, echo(nil), false)
 	body := [][]byte{make([]byte, 1<<10)}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -93,7 +93,7 @@ func BenchmarkCall1KiB(b *testing.B) {
 }
 
 func BenchmarkCall1KiBParallel(b *testing.B) {
-	w, where := sockets(b, echo(nil), false)
+	w, where := overSockets(b, echo(nil), false)
 	body := [][]byte{make([]byte, 1<<10)}
 	b.ReportAllocs()
 	b.SetParallelism(16)
@@ -112,7 +112,7 @@ func BenchmarkBody(b *testing.B) {
 		for _, unix := range []bool{false, true} {
 			b.Run(fmt.Sprintf("%dMiB/unix=%v", size>>20, unix), func(b *testing.B) {
 				mine := make([]byte, size)
-				w, where := sockets(b, func(ctx context.Context, r *link.Request) {
+				w, where := overSockets(b, func(ctx context.Context, r *link.Request) {
 					if err := r.BodyInto(ctx, mine); err == nil {
 						_ = r.Reply(nil)
 					}

@@ -15,12 +15,13 @@ import (
 	"hcclps/p2p"
 	"hcclps/p2p/inproc"
 	"hcclps/p2p/p2ptest"
+	"hcclps/p2p/sockets"
+	"hcclps/p2p/sockets/certs"
 	"hcclps/p2p/tcp"
-	"hcclps/p2p/tcp/certs"
 )
 
-// sockets makes both ends of some connections at addr.
-func sockets(tb testing.TB, network tcp.Network, addr string, stripes int) (client, server []net.Conn) {
+// connected makes both ends of some connections at addr.
+func connected(tb testing.TB, network sockets.Network, addr string, stripes int) (client, server []net.Conn) {
 	tb.Helper()
 	l, err := network.Listen(tb.Context(), addr)
 	if err != nil {
@@ -50,7 +51,7 @@ func sockets(tb testing.TB, network tcp.Network, addr string, stripes int) (clie
 }
 
 // secured makes a network with certificates of a new CA.
-func secured(tb testing.TB) tcp.Network {
+func secured(tb testing.TB) sockets.Network {
 	tb.Helper()
 	dir := tb.TempDir()
 	crt, key, ca := filepath.Join(dir, "crt"), filepath.Join(dir, "key"), filepath.Join(dir, "ca")
@@ -65,7 +66,7 @@ func secured(tb testing.TB) tcp.Network {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	network, err := tcp.NewNetwork(tcp.NetworkConfig{TLSCert: crt, TLSKey: key, TLSCA: ca})
+	network, err := sockets.New(sockets.Config{TLSCert: crt, TLSKey: key, TLSCA: ca})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -103,10 +104,10 @@ func kinds(tb testing.TB, stripes int) map[string]func() (a, b []net.Conn) {
 	tb.Helper()
 	protected := secured(tb)
 	return map[string]func() (a, b []net.Conn){
-		"tcp": func() (a, b []net.Conn) { return sockets(tb, tcp.Network{}, "127.0.0.1:0", stripes) },
-		"tls": func() (a, b []net.Conn) { return sockets(tb, protected, "127.0.0.1:0", stripes) },
+		"tcp": func() (a, b []net.Conn) { return connected(tb, sockets.Network{}, "127.0.0.1:0", stripes) },
+		"tls": func() (a, b []net.Conn) { return connected(tb, protected, "127.0.0.1:0", stripes) },
 		"unix": func() (a, b []net.Conn) {
-			return sockets(tb, tcp.Network{}, "unix:"+filepath.Join(tb.TempDir(), "s"), stripes)
+			return connected(tb, sockets.Network{}, "unix:"+filepath.Join(tb.TempDir(), "s"), stripes)
 		},
 		"inproc": func() (a, b []net.Conn) { return pipes(stripes) },
 	}

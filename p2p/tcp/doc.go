@@ -1,8 +1,7 @@
-// Package tcp is a 2-rank Comm over established stream connections, and the network that makes such connections on real
-// sockets.
+// Package tcp is a 2-rank Comm over established stream connections.
 //
-// [Pair] works over any net.Conn that both sides hold one end of: TCP, TLS, a Unix socket, an in-memory connection. Over several,
-// the stripes, a long message is cut into pieces that all of them carry. [Comm.Run] owns the goroutines that read and write, two a
+// [Pair] works over any net.Conn that both sides hold one end of: TCP, TLS, a Unix socket, an in-memory connection; package sockets makes the
+// first three. Over several, the stripes, a long message is cut into pieces that all of them carry. [Comm.Run] owns the goroutines that read and write, two a
 // connection; transfers asked for earlier wait for it.
 //
 // # On the wire
@@ -26,13 +25,4 @@
 // So a message is never on the wire before its receive is posted: the reader takes every frame at once, straight into
 // its destination, neither direction can hold up the other, and the death of the peer is seen while nothing is under
 // way. Who posts receives early, as the control plane does, pays no round trip for it.
-//
-// # Who is let in
-//
-// A [Network] with certificates or a token admits a dialler before anything else is read, within 3 s and a few hundred bytes (door.go): TLS 1.3 in
-// which both sides show a certificate of the cluster's CA, and a challenge by which both prove that they know the token (token.go). A
-// refusal reaches the other side as text that says what to do. Package certs makes the certificates.
-//
-// Within a host, servers are reached by an abstract Unix socket where the network knows its cluster's name (local.go): that halves the CPU a
-// byte costs.
 package tcp

@@ -8,13 +8,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"hcclps/p2p"
+	"hcclps/p2p/sockets"
 	"hcclps/p2p/tcp"
 )
 
 // Two ranks over a socket; in earnest they are in two processes.
 func ExamplePair() {
 	ctx := context.Background()
-	var network tcp.Network
+	var network sockets.Network
 	l, err := network.Listen(ctx, "127.0.0.1:0")
 	if err != nil {
 		fmt.Println(err)

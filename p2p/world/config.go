@@ -13,7 +13,7 @@ import (
 	"hcclps/p2p"
 )
 
-// Network makes connections. Those of p2p/tcp and p2p/inproc will do.
+// Network makes connections. Those of p2p/sockets and p2p/inproc will do.
 type Network interface {
 	// Listen opens addr for peers until the listener is closed.
 	Listen(ctx context.Context, addr string) (net.Listener, error)

@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"hcclps/p2p/link"
-	"hcclps/p2p/tcp"
+	"hcclps/p2p/sockets"
 	"hcclps/ps/rafttransport"
 )
 
@@ -51,13 +51,13 @@ func benchOurs(b *testing.B, size int, listen string, trusted bool) {
 	var done sync.WaitGroup
 	defer done.Wait()
 	defer cancel()
-	ln, err := tcp.Network{}.Listen(ctx, listen)
+	ln, err := sockets.Network{}.Listen(ctx, listen)
 	if err != nil {
 		b.Fatal(err)
 	}
 	open := func(id string) *rafttransport.Mux {
 		m, err := rafttransport.New(rafttransport.Config{
-			Network: tcp.Network{}, Cluster: "bench", Self: id,
+			Network: sockets.Network{}, Cluster: "bench", Self: id,
 			Resolve:  func(raft.ServerAddress) (string, error) { return ln.Addr().String(), nil },
 			SameHost: func(string) bool { return trusted },
 		})

@@ -15,7 +15,7 @@ import (
 	"hcclps/p2p/inproc"
 	"hcclps/p2p/link"
 	"hcclps/p2p/p2ptest"
-	"hcclps/p2p/tcp"
+	"hcclps/p2p/sockets"
 )
 
 // bubble runs a test of a cluster of three on fake time and a network that can be cut.
@@ -240,7 +240,7 @@ func TestIdleCost(t *testing.T) {
 func TestSockets(t *testing.T) {
 	for _, listen := range []string{"127.0.0.1:0", "unix:" + t.TempDir() + "/%s"} {
 		t.Run(listen[:4], func(t *testing.T) {
-			c := newCluster(t, 2, func(string) link.Network { return tcp.Network{} })
+			c := newCluster(t, 2, func(string) link.Network { return sockets.Network{} })
 			c.listen = listen
 			for _, id := range []string{"a", "b", "c"} {
 				c.start(id)

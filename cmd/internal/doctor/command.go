@@ -13,7 +13,7 @@ import (
 	"hcclps/cmd/internal/program"
 	"hcclps/p2p/backend"
 	"hcclps/p2p/link"
-	"hcclps/p2p/tcp"
+	"hcclps/p2p/sockets"
 	"hcclps/ps"
 )
 
@@ -105,7 +105,7 @@ func options(c *cli.Context, server bool) (Options, error) {
 		return o, nil
 	}
 	o.Listen, o.Advertise, o.Durability, o.Insecure = c.String("listen"), c.String("advertise"), c.String("durability"), c.Bool("insecure")
-	if addr, err := tcp.Resolve(o.Listen); err == nil { // else the check of listening says so
+	if addr, err := sockets.Resolve(o.Listen); err == nil { // else the check of listening says so
 		o.Listen = addr
 	}
 	o.Replicas, o.Shards = c.Int("replicas"), c.Int("shards")
@@ -133,7 +133,7 @@ func fileFlag(c *cli.Context, flag string) string {
 func examineHere(c *cli.Context, opt Options) (Report, error) {
 	network, err := program.Network(c, opt.Cluster, nil)
 	if err != nil {
-		opt.Refused, network = err, tcp.Network{}
+		opt.Refused, network = err, sockets.Network{}
 	}
 	client, err := link.NewClient(link.Config{Network: network, Pair: backend.Pair, Cluster: opt.Cluster, ID: "doctor"})
 	if err != nil {

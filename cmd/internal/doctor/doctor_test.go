@@ -15,7 +15,7 @@ import (
 
 	"hcclps/p2p/hccl/acl"
 	"hcclps/p2p/link"
-	"hcclps/p2p/tcp"
+	"hcclps/p2p/sockets"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden reports anew")
@@ -166,7 +166,7 @@ func TestServersAreJudged(t *testing.T) {
 	}
 	m.errs = map[string]error{
 		"d:1": fmt.Errorf("call: %w", link.ErrWrongCluster), "e:1": fmt.Errorf("call: %w", link.ErrVersion),
-		"j:1": fmt.Errorf("dial: %w", tcp.ErrRefused),
+		"j:1": fmt.Errorf("dial: %w", sockets.ErrRefused),
 		"f:1": fmt.Errorf("dial: %w", syscall.ECONNREFUSED), "g:1": &net.DNSError{Name: "g", Err: "no such host"},
 		"h": &net.AddrError{Addr: "h", Err: "missing port"}, "i:1": syscall.EHOSTUNREACH, "unix:/x": syscall.EACCES,
 	}

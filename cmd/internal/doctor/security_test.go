@@ -6,7 +6,7 @@ import (
 	"testing/fstest"
 	"time"
 
-	"hcclps/p2p/tcp/certs"
+	"hcclps/p2p/sockets/certs"
 )
 
 func TestCertificatesTokensAndOpenDoors(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"hcclps/p2p/link"
-	"hcclps/p2p/tcp"
+	"hcclps/p2p/sockets"
 )
 
 // slowTrip is a round trip above which a cluster works, but steps wait for the network.
@@ -95,7 +95,7 @@ func unreachable(a answer) Finding {
 		return found(Fail, what, "give the name of that cluster (--cluster), or the address of a server of this one")
 	case errors.Is(a.err, link.ErrVersion):
 		return found(Fail, what, "run the same release on both")
-	case errors.Is(a.err, tcp.ErrRefused):
+	case errors.Is(a.err, sockets.ErrRefused):
 		return found(Fail, what, "give the certificates (--tls-cert, --tls-key, --tls-ca) and the token (--token-file) of that cluster, or leave them out where it has none")
 	case errors.As(a.err, &dns):
 		return found(Fail, what, "correct the name, or the resolver of this host (/etc/resolv.conf, /etc/hosts)")

@@ -14,8 +14,9 @@ import (
 	"hcclps/p2p/inproc"
 	"hcclps/p2p/link"
 	"hcclps/p2p/shm"
+	"hcclps/p2p/sockets"
+	"hcclps/p2p/sockets/certs"
 	"hcclps/p2p/tcp"
-	"hcclps/p2p/tcp/certs"
 )
 
 // The transports.
@@ -296,15 +297,15 @@ func (cfg Config) unix() bool {
 	return cfg.Transport == Unix || cfg.Transport == Shm || cfg.Transport == HCCL
 }
 
-func (cfg Config) network() (tcp.Network, error) {
+func (cfg Config) network() (sockets.Network, error) {
 	switch cfg.Transport {
 	case Shm, Unix, TCP, HCCL:
-		return tcp.Network{}, nil
+		return sockets.Network{}, nil
 	case TLS:
 		file := func(name string) string { return filepath.Join(cfg.Dir, name) }
-		return tcp.NewNetwork(tcp.NetworkConfig{TLSCert: file("pair.crt"), TLSKey: file("pair.key"), TLSCA: file("ca.crt")})
+		return sockets.New(sockets.Config{TLSCert: file("pair.crt"), TLSKey: file("pair.key"), TLSCA: file("ca.crt")})
 	default:
-		return tcp.Network{}, fmt.Errorf("connect by %q: no such transport", cfg.Transport)
+		return sockets.Network{}, fmt.Errorf("connect by %q: no such transport", cfg.Transport)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"hcclps/p2p/tcp/certs"
+	"hcclps/p2p/sockets/certs"
 )
 
 func leaf(t *testing.T, p certs.Pair) *x509.Certificate {

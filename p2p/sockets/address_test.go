@@ -1,11 +1,11 @@
-package tcp_test
+package sockets_test
 
 import (
 	"net"
 	"strings"
 	"testing"
 
-	"hcclps/p2p/tcp"
+	"hcclps/p2p/sockets"
 )
 
 // loopback is the name of the loopback interface.
@@ -40,7 +40,7 @@ func TestResolve(t *testing.T) {
 		{"7000", "", "INTERFACE:PORT"},
 		{"", "", "INTERFACE:PORT"},
 	} {
-		got, err := tcp.Resolve(test.addr)
+		got, err := sockets.Resolve(test.addr)
 		if got != test.want || (test.err == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), test.err) {
 			t.Errorf("%q: %q, %v, want %q, %q", test.addr, got, err, test.want, test.err)
 		}
@@ -48,7 +48,7 @@ func TestResolve(t *testing.T) {
 }
 
 func TestListenAtAnInterface(t *testing.T) {
-	l, err := tcp.Network{}.Listen(t.Context(), loopback(t)+":0")
+	l, err := sockets.Network{}.Listen(t.Context(), loopback(t)+":0")
 	if err != nil {
 		t.Fatal(err)
 	}

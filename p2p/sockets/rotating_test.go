@@ -1,4 +1,4 @@
-package tcp
+package sockets
 
 import (
 	"os"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"hcclps/p2p/tcp/certs"
+	"hcclps/p2p/sockets/certs"
 )
 
 func TestCertificatesMayBeReplaced(t *testing.T) {

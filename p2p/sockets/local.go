@@ -1,4 +1,4 @@
-package tcp
+package sockets
 
 import (
 	"context"
@@ -23,11 +23,10 @@ func localName(cluster, addr string) string {
 	return fmt.Sprintf("@hcclps-%x", sum[:16])
 }
 
-// ListenLocal opens the socket by which diallers of advertised on this host reach this process; it has no use without
-// NetworkConfig.Local.
+// ListenLocal opens the socket by which diallers of advertised on this host reach this process; it wants Config.Local.
 func (n Network) ListenLocal(ctx context.Context, advertised string) (net.Listener, error) {
 	if n.local == "" {
-		return nil, errors.New("listen for this host: the network does not know its cluster: give NetworkConfig.Local")
+		return nil, errors.New("listen for this host: the network does not know its cluster: set Local in its Config")
 	}
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "unix", localName(n.local, advertised))

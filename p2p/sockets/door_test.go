@@ -1,4 +1,4 @@
-package tcp
+package sockets
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 	"hcclps/p2p"
 	"hcclps/p2p/inproc"
-	"hcclps/p2p/tcp/certs"
+	"hcclps/p2p/sockets/certs"
 )
 
 // authority makes a CA.
@@ -30,7 +30,7 @@ func authority(t *testing.T) *certs.Authority {
 // network makes one whose certificate is of ca, which believes in the CAs trust, with a token unless that is "".
 func network(t *testing.T, token string, ca *certs.Authority, trust ...*certs.Authority) Network {
 	t.Helper()
-	cfg := NetworkConfig{}
+	cfg := Config{}
 	dir := t.TempDir()
 	if ca != nil {
 		pair, err := ca.Issue(certs.Request{Name: "someone", Validity: time.Hour})
@@ -55,7 +55,7 @@ func network(t *testing.T, token string, ca *certs.Authority, trust ...*certs.Au
 			t.Fatal(err)
 		}
 	}
-	n, err := NewNetwork(cfg)
+	n, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,21 +304,21 @@ func TestSecretsAndCertificatesAreChecked(t *testing.T) {
 	oldCrt, oldKey := file("old.crt", string(expired.Cert), 0o600), file("old.key", string(expired.Key), 0o600)
 	caFile, otherFile := file("ca", string(ca.Pair().Cert), 0o600), file("other", string(other.Pair().Cert), 0o600)
 	for _, test := range []struct {
-		cfg  NetworkConfig
+		cfg  Config
 		says string
 	}{
-		{NetworkConfig{TokenFile: filepath.Join(dir, "none")}, "no such file"},
-		{NetworkConfig{TokenFile: file("short", "0123456789abcde\n", 0o600)}, "holds 15 bytes"},
-		{NetworkConfig{TokenFile: file("long", strings.Repeat("x", 1025), 0o600)}, "holds 1025 bytes"},
-		{NetworkConfig{TokenFile: file("open", "0123456789abcdef", 0o644)}, "chmod 600"},
-		{NetworkConfig{TLSCert: crt}, "all three"},
-		{NetworkConfig{TLSCert: crt, TLSKey: oldKey, TLSCA: caFile}, "does not match"},
-		{NetworkConfig{TLSCert: crt, TLSKey: key, TLSCA: filepath.Join(dir, "none")}, "no such file"},
-		{NetworkConfig{TLSCert: crt, TLSKey: key, TLSCA: key}, "no certificate in it"},
-		{NetworkConfig{TLSCert: crt, TLSKey: key, TLSCA: otherFile}, `certificate of "s1" is not of the CA in`},
-		{NetworkConfig{TLSCert: oldCrt, TLSKey: oldKey, TLSCA: caFile}, `certificate of "old", good from`},
+		{Config{TokenFile: filepath.Join(dir, "none")}, "no such file"},
+		{Config{TokenFile: file("short", "0123456789abcde\n", 0o600)}, "holds 15 bytes"},
+		{Config{TokenFile: file("long", strings.Repeat("x", 1025), 0o600)}, "holds 1025 bytes"},
+		{Config{TokenFile: file("open", "0123456789abcdef", 0o644)}, "chmod 600"},
+		{Config{TLSCert: crt}, "all three"},
+		{Config{TLSCert: crt, TLSKey: oldKey, TLSCA: caFile}, "does not match"},
+		{Config{TLSCert: crt, TLSKey: key, TLSCA: filepath.Join(dir, "none")}, "no such file"},
+		{Config{TLSCert: crt, TLSKey: key, TLSCA: key}, "no certificate in it"},
+		{Config{TLSCert: crt, TLSKey: key, TLSCA: otherFile}, `certificate of "s1" is not of the CA in`},
+		{Config{TLSCert: oldCrt, TLSKey: oldKey, TLSCA: caFile}, `certificate of "old", good from`},
 	} {
-		if _, err := NewNetwork(test.cfg); err == nil || !strings.Contains(err.Error(), test.says) {
+		if _, err := New(test.cfg); err == nil || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%+v: %v, want it to say %q", test.cfg, err, test.says)
 		}
 	}

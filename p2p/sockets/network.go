@@ -1,4 +1,4 @@
-package tcp
+package sockets
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 // the kernel, which grows them to the product of bandwidth and delay; a size given by hand would end that, at a lower bound.
 const unixBuffer = 4 << 20
 
-// NetworkConfig says how a Network protects its connections. The zero value does not.
-type NetworkConfig struct {
+// Config says how a Network protects its connections. The zero value does not.
+type Config struct {
 	// TLSCert, TLSKey and TLSCA are PEM files: this process's certificate and key, and the CA of the cluster. Given all three, every TCP
 	// connection is TLS 1.3 with a certificate of that CA on both sides. A new certificate and key in the same files are shown from the next
 	// connection on.
@@ -43,8 +43,8 @@ type Network struct {
 	log   *slog.Logger
 }
 
-// NewNetwork reads the files and checks what can be checked of them. It starts nothing.
-func NewNetwork(cfg NetworkConfig) (Network, error) {
+// New reads the files and checks what can be checked of them. It starts nothing.
+func New(cfg Config) (Network, error) {
 	n := Network{local: cfg.Local, log: cfg.Logger}
 	var errs []error
 	if cfg.TLSCert != "" || cfg.TLSKey != "" || cfg.TLSCA != "" {

@@ -1,4 +1,4 @@
-package tcp_test
+package sockets_test
 
 import (
 	"context"
@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"hcclps/p2p"
-	"hcclps/p2p/tcp"
+	"hcclps/p2p/sockets"
 )
 
 func TestAddresses(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	network := tcp.Network{}
+	network := sockets.Network{}
 	for _, addr := range []string{"127.0.0.1:0", "unix:" + filepath.Join(t.TempDir(), "s")} {
 		l, err := network.Listen(ctx, addr)
 		if err != nil {
@@ -59,7 +59,7 @@ func TestSocketOfAKilledProcess(t *testing.T) {
 	}
 	dead.SetUnlinkOnClose(false) // as kill -9 leaves it
 	_ = dead.Close()
-	l, err := tcp.Network{}.Listen(t.Context(), "unix:"+path)
+	l, err := sockets.Network{}.Listen(t.Context(), "unix:"+path)
 	if err != nil {
 		t.Fatalf("listen at an abandoned socket: %v", err)
 	}
@@ -68,7 +68,7 @@ func TestSocketOfAKilledProcess(t *testing.T) {
 	if err := os.WriteFile(path, []byte("not a socket"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (tcp.Network{}).Listen(t.Context(), "unix:"+path); err == nil {
+	if _, err := (sockets.Network{}).Listen(t.Context(), "unix:"+path); err == nil {
 		t.Error("listened over a file")
 	}
 	if got, err := os.ReadFile(path); err != nil || string(got) != "not a socket" {
@@ -78,7 +78,7 @@ func TestSocketOfAKilledProcess(t *testing.T) {
 
 func TestAddressThatIsNone(t *testing.T) {
 	for _, addr := range []string{"localhost:99999", "localhost"} {
-		if _, err := (tcp.Network{}).Dial(t.Context(), addr); !errors.Is(err, p2p.ErrRefused) || errors.Is(err, tcp.ErrRefused) {
+		if _, err := (sockets.Network{}).Dial(t.Context(), addr); !errors.Is(err, p2p.ErrRefused) || errors.Is(err, sockets.ErrRefused) {
 			t.Errorf("%s: %v", addr, err)
 		}
 	}
