@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"time"
 
 	"hcclps/p2p"
@@ -52,9 +53,13 @@ func (d *Device) pair(ctx context.Context, conn net.Conn, rank int) (*Comm, erro
 	d.live.Go(p.listen)
 	release := p2p.Bound(ctx, conn)
 	err := p.make(ctx)
-	if ended := release(); ended != nil && err == nil {
-		err = ended
-		d.bury(p.bond, endDrained, func(error) {})
+	if ended := release(); ended != nil {
+		if err == nil {
+			d.bury(p.bond, endDrained, func(error) {})
+		}
+		if err == nil || errors.Is(err, os.ErrDeadlineExceeded) { // which says nothing but that ctx ended
+			err = ended
+		}
 	}
 	if err != nil {
 		p.refuse(err)
