@@ -84,7 +84,7 @@ func newMember(t *testing.T, dir, id string, ids []string, fsm *counter, wrap ..
 	}
 	m := &member{t: t, fsm: fsm, store: store, ended: make(chan error, 1)}
 	_, m.trans = raft.NewInmemTransport(raft.ServerAddress(id))
-	var trans raft.Transport = m.trans
+	var trans raft.Transport = apart{m.trans}
 	for _, w := range wrap {
 		trans = w(trans)
 	}
@@ -170,6 +170,24 @@ func TestLogStaysWithinItsBudget(t *testing.T) {
 		}
 		again.end()
 	})
+}
+
+// apart is a transport between members that share no memory: entries lie in the sender's log, which may be closed while the receiver reads.
+type apart struct{ *raft.InmemTransport }
+
+func (a apart) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	sent := *args
+	sent.Entries = make([]*raft.Log, len(args.Entries))
+	for i, e := range args.Entries {
+		own := *e
+		own.Data = slices.Clone(e.Data)
+		sent.Entries[i] = &own
+	}
+	return a.InmemTransport.AppendEntries(id, to, &sent, resp)
+}
+
+func (apart) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.AppendPipeline, error) {
+	return nil, raft.ErrPipelineReplicationNotSupported
 }
 
 // deaf is a transport whose entries for one server are not answered until it is closed.
