@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"io"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -71,6 +72,24 @@ type member struct {
 	raft  *raft.Raft
 }
 
+// apart is a transport between members that share no memory: entries lie in the sender's log, which may be closed while the receiver reads.
+type apart struct{ *raft.InmemTransport }
+
+func (a apart) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	sent := *args
+	sent.Entries = make([]*raft.Log, len(args.Entries))
+	for i, e := range args.Entries {
+		own := *e
+		own.Data = slices.Clone(e.Data)
+		sent.Entries[i] = &own
+	}
+	return a.InmemTransport.AppendEntries(id, to, &sent, resp)
+}
+
+func (apart) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.AppendPipeline, error) {
+	return nil, raft.ErrPipelineReplicationNotSupported
+}
+
 func (m *member) start() {
 	m.tb.Helper()
 	m.mustOpen()
@@ -89,7 +108,7 @@ func (m *member) start() {
 	c.NoLegacyTelemetry, c.BatchApplyCh = true, true
 	m.fsm = &tally{}
 	_, m.trans = raft.NewInmemTransport(raft.ServerAddress(m.id))
-	m.raft, err = raft.NewRaft(c, m.fsm, m.log, m.store.Group(7), m.snaps, m.trans)
+	m.raft, err = raft.NewRaft(c, m.fsm, m.log, m.store.Group(7), m.snaps, apart{m.trans})
 	if err != nil {
 		m.tb.Fatal(err)
 	}
