@@ -139,6 +139,19 @@ func TestLeaving(t *testing.T) {
 	}
 }
 
+// Rank 0 may leave as soon as it knows a verdict: the others hear the verdict before.
+func TestRankZeroLeavesWithTheVerdict(t *testing.T) {
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			m := start(t, 4, nil)
+			m.silence("h2")
+			<-m.worlds[0].Failed()
+			m.stops[0]()
+			m.wantVerdict(2, map[int]bool{0: true, 2: true})
+		})
+	}
+}
+
 func TestPositions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := start(t, 5, nil)

@@ -33,13 +33,15 @@ type fate struct {
 
 func newFate() *fate { return &fate{failed: make(chan struct{}), left: make(map[int]string)} }
 
-// judge keeps the first verdict. It says whether this was it.
-func (f *fate) judge(v *RankError) bool {
+// judge keeps the first verdict, and says whether this was it. Before anybody here can know it, tell is called: who knows it may leave at
+// once, and the others would hear of that alone.
+func (f *fate) judge(v *RankError, tell func()) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.verdict != nil {
 		return false
 	}
+	tell()
 	f.verdict = v
 	close(f.failed)
 	return true
@@ -111,12 +113,13 @@ func (w *World) Fail(reason string) {
 // judge ends the World for a rank's failure. Rank 0 tells the others.
 func (w *World) judge(rank int, reason string) {
 	v := &RankError{Rank: rank, Info: w.Info(rank), Reason: clip(reason)}
-	if !w.fate.judge(v) {
-		return
-	}
-	w.cfg.Logger.Error("world failed", "rank", v.Rank, "info", v.Info, "reason", v.Reason, "epoch", w.table.epoch)
-	if w.cfg.Rank == 0 {
-		w.tellAll(frame{kind: kindFailed, rank: rank, text: reason})
+	first := w.fate.judge(v, func() {
+		if w.cfg.Rank == 0 {
+			w.tellAll(frame{kind: kindFailed, rank: rank, text: reason})
+		}
+	})
+	if first {
+		w.cfg.Logger.Error("world failed", "rank", v.Rank, "info", v.Info, "reason", v.Reason, "epoch", w.table.epoch)
 	}
 }
 

@@ -39,6 +39,9 @@ func (w *World) Report(position []byte) { w.place.set(position) }
 // Positions asks all ranks where they are: what each reported last, by rank. It is nil of a rank that has reported nothing, has gone, or did not answer
 // within a second. The caller's own is there too. It is an error if rank 0 cannot be asked. It waits for Run to be running.
 func (w *World) Positions(ctx context.Context) ([][]byte, error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("ask for positions: %w", context.Cause(ctx))
+	}
 	if w.cfg.Rank != 0 {
 		positions, err := w.questions.ask(ctx, w.Size(), w.lines[0], w.stopped)
 		if err != nil {
