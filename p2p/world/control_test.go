@@ -190,7 +190,7 @@ func TestPositions(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		wait(t.Context(), time.Millisecond)
+		wait(t.Context(), 2*time.Millisecond)
 		_, err := m.worlds[1].Positions(ctx)
 		want(t, err, context.DeadlineExceeded)
 	})
