@@ -3,6 +3,7 @@ package tcp
 import (
 	"crypto/tls"
 	"net"
+	"syscall"
 )
 
 // What a connection can do tells what it is; around one that only looks like another, as a proxy's, these methods are lost.
@@ -12,6 +13,11 @@ type (
 	// local is a Unix socket.
 	local interface {
 		ReadFromUnix(b []byte) (int, *net.UnixAddr, error)
+	}
+	// tcpSocket is a TCP socket, of which package sockets may have taken the first bytes.
+	tcpSocket interface {
+		syscall.Conn
+		SetNoDelay(noDelay bool) error
 	}
 	// gathering is a connection that is no socket and still has a better way than one Write after the other.
 	gathering interface {

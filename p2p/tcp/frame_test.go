@@ -125,16 +125,23 @@ func TestClaimsAreBounded(t *testing.T) {
 }
 
 func TestPieces(t *testing.T) {
-	for _, test := range []struct{ n, stripes, want int }{
-		{maxWhole + 1, 1, 192 << 10},
-		{1 << 20, 1, maxPiece},
-		{1 << 20, 4, 256 << 10},
-		{1<<20 + 1, 4, 320 << 10},
-		{300 << 20, 4, maxPiece},
-		{256 << 10, 16, maxWhole},
+	for _, test := range []struct {
+		n, stripes int
+		sums       bool
+		want       int
+	}{
+		{maxWhole + 1, 1, true, 192 << 10},
+		{maxWhole + 1, 1, false, 192 << 10},
+		{1 << 20, 1, true, maxSummed},
+		{1 << 20, 1, false, 1 << 20},
+		{1 << 20, 4, true, 256 << 10},
+		{1<<20 + 1, 4, false, 320 << 10},
+		{300 << 20, 4, true, maxSummed},
+		{300 << 20, 4, false, maxPiece},
+		{256 << 10, 16, true, maxWhole},
 	} {
-		if got := pieceSize(test.n, test.stripes); got != test.want {
-			t.Errorf("%d bytes on %d stripes: pieces of %d, want %d", test.n, test.stripes, got, test.want)
+		if got := pieceSize(test.n, test.stripes, test.sums); got != test.want {
+			t.Errorf("%d bytes on %d stripes, sums %v: pieces of %d, want %d", test.n, test.stripes, test.sums, got, test.want)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package tcp
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -10,19 +9,15 @@ import (
 	"hcclps/p2p"
 )
 
-const (
-	// readBuffer gathers small frames; a payload larger than it goes from the socket to its destination.
-	readBuffer = 16 << 10
-	// readPiece is how much is read before it is checked, small enough to be in the cache still.
-	readPiece = 256 << 10
-)
+// readPiece is how much is read before it is checked, small enough to be in the cache still.
+const readPiece = 256 << 10
 
 // read takes frames from connection k until it ends or the peer breaks the protocol.
 func (c *Comm) read(k int) error {
-	r := bufio.NewReaderSize(c.conns[k], readBuffer)
+	r := newSource(c.conns[k])
 	var b [headerSize]byte
 	for {
-		if _, err := io.ReadFull(r, b[:]); err != nil {
+		if err := r.header(b[:]); err != nil {
 			if errors.Is(err, io.EOF) {
 				return fmt.Errorf("read frame: closed by the other side: %w", p2p.ErrPeer)
 			}
@@ -44,7 +39,7 @@ func (c *Comm) read(k int) error {
 	}
 }
 
-func (c *Comm) handle(r io.Reader, h header) error {
+func (c *Comm) handle(r *source, h header) error {
 	switch h.kind {
 	case kindReady:
 		return c.onReady(h)
@@ -76,15 +71,18 @@ func (c *Comm) onReady(h header) error {
 }
 
 // onData reads a piece of a message into its receive.
-func (c *Comm) onData(r io.Reader, h header) error {
+func (c *Comm) onData(r *source, h header) error {
 	piece, err := c.claim(h)
 	if err != nil {
 		return err
 	}
-	sum := uint32(0)
+	sum, size := uint32(0), len(piece)
+	if h.kind == kindData {
+		size = readPiece
+	}
 	for done := 0; done < len(piece); {
-		part := piece[done:min(done+readPiece, len(piece))]
-		n, err := io.ReadFull(r, part)
+		part := piece[done:min(done+size, len(piece))]
+		n, err := r.payload(part)
 		done += n
 		if err != nil {
 			return fmt.Errorf("receive message %d: %d of %d bytes at %d: %w: %w", h.seq, done, len(piece), h.at, p2p.ErrPeer, err)

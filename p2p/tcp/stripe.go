@@ -11,16 +11,21 @@ import (
 const (
 	// maxWhole is the longest message that travels in one frame: cutting it would cost more than it gains.
 	maxWhole = 128 << 10
-	// maxPiece bounds a piece: it is read twice, by the sum and by the kernel, the second time from the cache.
-	maxPiece = 512 << 10
+	// maxPiece bounds a piece, behind which small messages wait. It is no more than what the kernel has room for.
+	maxPiece = 2 << 20
+	// maxSummed bounds a piece with a sum: it is read twice, by the sum and by the kernel, the second time from the cache.
+	maxSummed = 512 << 10
 	// pieceUnit is what pieces are a multiple of.
 	pieceUnit = 64 << 10
 )
 
 // pieceSize is into what pieces a message of n bytes is cut on some stripes: of one message each stripe has something.
-func pieceSize(n, stripes int) int {
+func pieceSize(n, stripes int, sums bool) int {
 	each := (n + stripes - 1) / stripes
 	each = (each + pieceUnit - 1) / pieceUnit * pieceUnit
+	if sums {
+		return min(max(each, maxWhole), maxSummed)
+	}
 	return min(max(each, maxWhole), maxPiece)
 }
 
@@ -42,7 +47,7 @@ func (c *Comm) match() {
 			c.poke(0)
 			continue
 		}
-		o.piece = pieceSize(len(t.buf), len(c.conns))
+		o.piece = pieceSize(len(t.buf), len(c.conns), c.sums)
 		c.striped.push(o)
 		for k := range c.conns {
 			c.poke(k)

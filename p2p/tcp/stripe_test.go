@@ -35,7 +35,7 @@ func striped(t *testing.T, stripes int, run func(t *testing.T, c *Comm, peer []n
 func TestPiecesAreOnAllConnections(t *testing.T) {
 	striped(t, 3, func(t *testing.T, c *Comm, peer []net.Conn, _ <-chan error) {
 		t.Helper()
-		msg := make([]byte, 3*maxPiece+12345)
+		msg := make([]byte, 3*maxSummed+12345)
 		for i := range msg {
 			msg[i] = byte(i * 7 / 3)
 		}
@@ -155,18 +155,18 @@ func TestOnlyDataOnStripes(t *testing.T) {
 func TestRefusalAfterPieces(t *testing.T) {
 	striped(t, 2, func(t *testing.T, c *Comm, peer []net.Conn, ended <-chan error) {
 		t.Helper()
-		const size = 2 * maxPiece
+		const size = 2 * maxSummed
 		first, second := c.Isend(1, p2p.Bytes(make([]byte, size))), c.Isend(1, p2p.Bytes(make([]byte, 5)))
 		_, _ = peer[0].Write(append(control(kindReady, 1, 0, size), control(kindReady, 1, 1, 4)...))
 		synctest.Wait() // each writer has a piece that does not fit into its pipe
-		expect(t, peer[0], kindData, maxPiece, 0)
+		expect(t, peer[0], kindData, maxSummed, 0)
 		synctest.Wait() // the other one is not read yet
 		_ = peer[0].SetReadDeadline(time.Now().Add(time.Second))
 		if n, _ := peer[0].Read(make([]byte, 1)); n != 0 {
 			t.Error("the refusal overtook a piece")
 		}
 		_ = peer[0].SetReadDeadline(time.Time{})
-		expect(t, peer[1], kindData, maxPiece, 0)
+		expect(t, peer[1], kindData, maxSummed, 0)
 		expect(t, peer[0], kindRefuse, 5, 1)
 		_ = peer[0].Close()
 		if err := <-ended; !errors.Is(err, p2p.ErrLength) {
