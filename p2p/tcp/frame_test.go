@@ -126,22 +126,25 @@ func TestClaimsAreBounded(t *testing.T) {
 
 func TestPieces(t *testing.T) {
 	for _, test := range []struct {
-		n, stripes int
-		sums       bool
-		want       int
+		n, stripes   int
+		sums, behind bool
+		want         int
 	}{
-		{maxWhole + 1, 1, true, 192 << 10},
-		{maxWhole + 1, 1, false, 192 << 10},
-		{1 << 20, 1, true, maxSummed},
-		{1 << 20, 1, false, 1 << 20},
-		{1 << 20, 4, true, 256 << 10},
-		{1<<20 + 1, 4, false, 320 << 10},
-		{300 << 20, 4, true, maxSummed},
-		{300 << 20, 4, false, maxPiece},
-		{256 << 10, 16, true, maxWhole},
+		{maxWhole + 1, 1, true, false, 192 << 10},
+		{maxWhole + 1, 1, false, false, 192 << 10},
+		{1 << 20, 1, true, false, maxSummed},
+		{1 << 20, 1, false, false, 1 << 20},
+		{1 << 20, 4, true, false, 256 << 10},
+		{1 << 20, 4, true, true, 256 << 10},
+		{1<<20 + 1, 4, false, false, 320 << 10},
+		{1<<20 + 1, 4, false, true, minBehind},
+		{300 << 20, 4, true, true, maxSummed},
+		{300 << 20, 4, false, false, maxPiece},
+		{300 << 20, 4, false, true, maxPiece},
+		{256 << 10, 16, true, false, maxWhole},
 	} {
-		if got := pieceSize(test.n, test.stripes, test.sums); got != test.want {
-			t.Errorf("%d bytes on %d stripes, sums %v: pieces of %d, want %d", test.n, test.stripes, test.sums, got, test.want)
+		if got := pieceSize(test.n, test.stripes, test.sums, test.behind); got != test.want {
+			t.Errorf("%d bytes on %d stripes, sums %v, behind others %v: pieces of %d, want %d", test.n, test.stripes, test.sums, test.behind, got, test.want)
 		}
 	}
 }

@@ -13,20 +13,27 @@ const (
 	maxWhole = 128 << 10
 	// maxPiece bounds a piece, behind which small messages wait. It is no more than what the kernel has room for.
 	maxPiece = 2 << 20
+	// minBehind is the least piece of a message behind others: the stripes have something to do anyway, and a piece costs some switches of threads.
+	minBehind = 1 << 20
 	// maxSummed bounds a piece with a sum: it is read twice, by the sum and by the kernel, the second time from the cache.
 	maxSummed = 512 << 10
 	// pieceUnit is what pieces are a multiple of.
 	pieceUnit = 64 << 10
 )
 
-// pieceSize is into what pieces a message of n bytes is cut on some stripes: of one message each stripe has something.
-func pieceSize(n, stripes int, sums bool) int {
+// pieceSize is into what pieces a message of n bytes is cut on some stripes. Of a message that is alone each stripe has something; one that is behind
+// others is cut into fewer.
+func pieceSize(n, stripes int, sums, behind bool) int {
 	each := (n + stripes - 1) / stripes
 	each = (each + pieceUnit - 1) / pieceUnit * pieceUnit
-	if sums {
+	switch {
+	case sums:
 		return min(max(each, maxWhole), maxSummed)
+	case behind:
+		return min(max(each, minBehind), maxPiece)
+	default:
+		return min(max(each, maxWhole), maxPiece)
 	}
-	return min(max(each, maxWhole), maxPiece)
 }
 
 // match pairs sends with receives of the peer, in order; c.mu is held.
@@ -47,7 +54,7 @@ func (c *Comm) match() {
 			c.poke(0)
 			continue
 		}
-		o.piece = pieceSize(len(t.buf), len(c.conns), c.sums)
+		o.piece = pieceSize(len(t.buf), len(c.conns), c.sums, c.striped.len() > 0)
 		c.striped.push(o)
 		for k := range c.conns {
 			c.poke(k)
