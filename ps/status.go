@@ -19,6 +19,9 @@ func (s *Server) Status(waiting bool) wire.ServerStatus {
 	out := wire.ServerStatus{
 		Name: s.cfg.Name, Addr: s.cfg.Advertise, Version: s.cfg.Version, Uptime: time.Since(s.started), Time: now(),
 	}
+	for _, p := range s.bulk.Picks() {
+		out.Pairs = append(out.Pairs, wire.PairStatus{Peer: p.Peer, Transport: string(p.By), Reason: p.Reason, Since: p.At})
+	}
 	f, formed := s.formed()
 	g := s.groups.Load()
 	if !formed || g == nil {

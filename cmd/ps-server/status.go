@@ -22,7 +22,7 @@ import (
 func statusCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "status",
-		Usage: "show servers, groups and jobs, and who waits for whom",
+		Usage: "show servers, groups, jobs, what carries bulk and why, and who waits for whom",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringSliceFlag{Name: "servers", Value: cli.NewStringSlice("127.0.0.1:7000"), Usage: "addresses to ask", EnvVars: program.Env("servers")},
 			&cli.StringFlag{Name: "cluster", Value: "hcclps", Usage: "`NAME` of the cluster", EnvVars: program.Env("cluster")},
@@ -90,6 +90,7 @@ func render(w io.Writer, views []program.ServerView, waiting bool) error {
 		fmt.Fprintf(tw, "%s\t%s\t%v\t%d\t%d\t%d\t%d\n", s.Name, s.Addr, s.Uptime.Round(time.Second), leads, len(s.Groups), s.Rows, s.Bytes)
 	}
 	groups(tw, views)
+	pairs(tw, views)
 	if waiting {
 		waits(tw, views)
 	}
@@ -112,6 +113,19 @@ func groups(w io.Writer, views []program.ServerView) {
 			fmt.Fprintf(w, "\t%s\t%d\t%d\t%s", j.Job, j.Clock, j.Applied, workers(j.Workers))
 		}
 		fmt.Fprintln(w)
+	}
+}
+
+// pairs shows what carries bulk between each server and its callers.
+func pairs(w io.Writer, views []program.ServerView) {
+	fmt.Fprintln(w, "\nSERVER\tPEER\tTRANSPORT\tSINCE\tREASON")
+	for _, v := range views {
+		if v.Status == nil {
+			continue
+		}
+		for _, p := range v.Status.Pairs {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%v\t%s\n", v.Status.Name, p.Peer, p.Transport, v.Status.Time.Sub(p.Since).Round(time.Second), p.Reason)
+		}
 	}
 }
 

@@ -69,6 +69,8 @@ type Bulk struct {
 	cfg    Config
 	ours   offer
 	device *hccl.Device // nil: none
+	record record
+	trying chan struct{} // held by the trials of a pair
 }
 
 // NewBulk checks the configuration, and with a device loads CANN. It starts nothing: pairs of the device wait for Run.
@@ -82,7 +84,7 @@ func NewBulk(cfg Config) (*Bulk, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("choose transports: %w", err)
 	}
-	b := &Bulk{cfg: cfg, ours: cfg.offer(machine())}
+	b := &Bulk{cfg: cfg, ours: cfg.offer(machine()), trying: make(chan struct{}, 1)}
 	device, _ := cfg.device() // valid
 	if device == noDevice {
 		return b, nil
@@ -94,7 +96,7 @@ func NewBulk(cfg Config) (*Bulk, error) {
 		})
 	}
 	switch {
-	case err != nil && (cfg.NoFallback || cfg.Transport == Auto): // auto with a device that is not there is a mistake
+	case err != nil && (cfg.NoFallback || cfg.Transport.automatic()): // auto with a device that is not there is a mistake
 		return nil, fmt.Errorf("use device %d: %w", device, err)
 	case err != nil:
 		cfg.Logger.Warn("no hccl: bulk goes by tcp", "device", cfg.Device, "err", err)
@@ -119,7 +121,7 @@ func (b *Bulk) Run(ctx context.Context) error {
 	return nil
 }
 
-// Pair is a [link.PairFunc]: shared memory where both ends are on one host and take it, else TCP.
+// Pair is a [link.PairFunc]: shared memory where both ends are on one host and take it, else TCP; or, where one side measures, the faster.
 func (b *Bulk) Pair(ctx context.Context, conns []net.Conn, rank int) (link.Comm, error) {
 	theirs, err := exchange(ctx, conns[0], b.ours)
 	var try ways
@@ -130,30 +132,56 @@ func (b *Bulk) Pair(ctx context.Context, conns []net.Conn, rank int) (link.Comm,
 	if err == nil && b.cfg.Transport == HCCL && !better(b.ours, theirs) {
 		err = b.cannot("pair with "+conns[0].RemoteAddr().String(), fmt.Errorf("this side takes %v, the other %v: give both sides a device", b.ours.takes, theirs.takes))
 	}
+	reason := fmt.Sprintf("this side takes %v, the other %v", b.ours.takes, theirs.takes)
+	var seen figures
+	if all := measured(b.ours, theirs); err == nil && all != 0 {
+		var v verdict
+		if v, err = b.measure(ctx, conns, rank, b.candidates(all)); err == nil {
+			try, fallback, seen, reason = v.picked, false, v.seen, v.seen.String()
+		}
+	}
 	if err != nil {
 		closeAll(conns)
 		return nil, err
 	}
-	log := b.cfg.Logger.With("peer", conns[0].RemoteAddr().String())
-	reason := fmt.Sprintf("this side takes %v, the other %v", b.ours.takes, theirs.takes)
-	if try == viaSHM {
+	return b.make(ctx, conns, rank, choice{try, fallback, reason, seen})
+}
+
+// choice is what a pair is made of at once.
+type choice struct {
+	try      ways
+	fallback bool // TCP will do where there is no shared memory
+	reason   string
+	seen     figures
+}
+
+// make makes it.
+func (b *Bulk) make(ctx context.Context, conns []net.Conn, rank int, c choice) (link.Comm, error) {
+	peer := conns[0].RemoteAddr().String()
+	if c.try == viaSHM {
 		comm, err := shm.Negotiate(ctx, conns[0], rank, shm.Config{Logger: b.cfg.Logger})
 		switch {
 		case err == nil:
 			closeAll(conns[1:])
-			log.Info("bulk goes by shm", "reason", reason)
+			b.picked(peer, viaSHM, c.reason, c.seen)
 			return comm, nil
 		case !errors.Is(err, shm.ErrNotLocal):
 			closeAll(conns[1:])
 			return nil, err
-		case !fallback:
+		case !c.fallback:
 			closeAll(conns)
 			return nil, fmt.Errorf("%w: %w: and one side takes nothing else; change --transport or drop --no-fallback", link.ErrUnusable, err)
 		}
-		reason = err.Error()
+		c.reason = err.Error()
 	}
-	log.Info("bulk goes by tcp", "stripes", len(conns), "reason", reason)
+	b.picked(peer, viaTCP, c.reason, c.seen, "stripes", len(conns))
 	return tcp.Pair(conns, rank), nil
+}
+
+// picked notes what carries the bulk of a pair from now on.
+func (b *Bulk) picked(peer string, by ways, reason string, seen figures, more ...any) {
+	b.cfg.Logger.With(more...).Info("a pair has its transport", "peer", peer, "transport", by.transport(), "reason", reason)
+	b.record.add(Pick{Peer: peer, By: by.transport(), Reason: reason}, seen)
 }
 
 // Upgrade is a [link.UpgradeFunc]: it makes the HCCL pair of two devices. It is nil in a process without one.
@@ -165,6 +193,7 @@ func (b *Bulk) Upgrade() link.UpgradeFunc {
 }
 
 func (b *Bulk) upgrade(ctx context.Context, conn net.Conn, rank int) (link.Comm, error) {
+	peer := conn.RemoteAddr().String()
 	theirs, err := exchange(ctx, conn, b.ours)
 	if err == nil && !better(b.ours, theirs) {
 		err = fmt.Errorf("%w: both are on one host, or one side has no device: this side takes %v, the other %v", link.ErrNoUpgrade, b.ours.takes, theirs.takes)
@@ -186,8 +215,16 @@ func (b *Bulk) upgrade(ctx context.Context, conn net.Conn, rank int) (link.Comm,
 	case err != nil:
 		return nil, err
 	}
-	b.cfg.Logger.Info("bulk goes by hccl", "peer", conn.RemoteAddr().String(), "device", b.cfg.Device, "chip", b.device.Chip(), "simulator", b.device.Simulator())
-	return comm, nil
+	var kept link.Comm = comm
+	seen, reason := b.record.seen(peer), fmt.Sprintf("this side takes %v, the other %v", b.ours.takes, theirs.takes)
+	if measured(b.ours, theirs) != 0 {
+		if kept, seen, err = b.keepFaster(ctx, comm, peer); err != nil {
+			return nil, err
+		}
+		reason = seen.String()
+	}
+	b.picked(peer, viaHCCL, reason, seen, "device", b.cfg.Device, "chip", b.device.Chip(), "simulator", b.device.Simulator())
+	return kept, nil
 }
 
 // cannot is the error of a pair that has no HCCL where nothing else will do. Where HCCL was only asked for it is a word in the log.

@@ -123,6 +123,15 @@ type ServerStatus struct {
 	Rows    int64         `json:"rows"`
 	Bytes   int64         `json:"bytes"` // of tables
 	Groups  []GroupStatus `json:"groups"`
+	Pairs   []PairStatus  `json:"pairs,omitempty"`
+}
+
+// PairStatus is what carries the bulk of a pair that was made with this server, one of the latest, and why.
+type PairStatus struct {
+	Peer      string    `json:"peer"` // its address
+	Transport string    `json:"transport"`
+	Reason    string    `json:"reason"`
+	Since     time.Time `json:"since"` // by the server's clock
 }
 
 // GroupStatus is one replica of a group.
