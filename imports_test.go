@@ -43,7 +43,7 @@ var arrows = []string{
 	"worker/dataset internal/vec",
 	"worker/metric internal/vec",
 	"worker/model worker worker/dataset worker/metric internal/vec",
-	"worker worker/dataset worker/metric ps/wire ps/layout ps/optim ps/table compress checkpoint p2p p2p/link p2p/collective p2p/backend internal/vec",
+	"worker worker/dataset worker/metric ps/wire ps/layout ps/optim ps/table ps/update compress checkpoint p2p p2p/link p2p/collective p2p/world p2p/backend internal/vec",
 	"cmd/* cmd/* worker/* ps/* checkpoint compress p2p/*",
 	"examples/* worker/* ps/* checkpoint compress p2p/*",
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"hcclps/ps/table"
+	"hcclps/ps/update"
 	"hcclps/ps/wire"
 )
 
@@ -14,7 +15,7 @@ var ErrDiverged = errors.New("replica has diverged")
 
 // workspace is the memory in which entries are made ready. The goroutine that
 // applies owns it.
-type workspace struct{ reducer reducer }
+type workspace struct{ reducer update.Reducer }
 
 // prepared is an entry made ready to be applied: decoded, reduced and divided,
 // which needs no state and thus no lock.
@@ -27,17 +28,8 @@ type prepared struct {
 }
 
 type preparedItem struct {
-	sections []wire.Section
-	bad      []int // first value of each that is not finite, or -1; nil: none of any
-	err      error
-}
-
-// badOf is the first value of a section that is not finite, or -1.
-func (p *preparedItem) badOf(section int) int {
-	if p.bad == nil {
-		return -1
-	}
-	return p.bad[section]
+	update.Quotient
+	err error
 }
 
 // prepare decodes an entry. What it returns is good until the next call.
@@ -46,10 +38,10 @@ func (w *workspace) prepare(entry []byte) prepared {
 	if err != nil {
 		return prepared{bad: clean(err.Error())}
 	}
-	w.reducer.reset()
+	w.reducer.Reset()
 	p := prepared{entry: e, items: make([]preparedItem, len(e.Steps))}
 	if m, ok := e.Message.(*wire.Put); ok {
-		p.rows, p.err = putRows(m)
+		p.rows, p.err = update.RowsOf(m)
 	}
 	for i := range e.Steps {
 		p.items[i] = w.prepareItem(&e.Steps[i])
@@ -59,12 +51,12 @@ func (w *workspace) prepare(entry []byte) prepared {
 
 // sums is prepare of steps whose contributions are decoded, checked and added up already.
 func (w *workspace) sums(e wire.Entry, sums [][]wire.Section) prepared {
-	w.reducer.reset()
+	w.reducer.Reset()
 	p := prepared{entry: e, items: make([]preparedItem, len(e.Steps))}
 	for i := range e.Steps {
 		it := &e.Steps[i]
 		if it.Divisor != 0 && finiteRates(it) {
-			p.items[i] = w.reducer.divided(sums[i], it.Divisor, len(it.Contributors) == 1)
+			p.items[i].Quotient, p.items[i].err = w.reducer.Divided(sums[i], it.Divisor, len(it.Contributors) == 1)
 		}
 	}
 	return p
@@ -84,11 +76,12 @@ func (w *workspace) prepareItem(it *wire.Item) preparedItem {
 			return preparedItem{err: err}
 		}
 	}
-	sum, err := w.reducer.merge(bodies)
+	sum, err := w.reducer.Merge(bodies)
 	if err != nil {
 		return preparedItem{err: err}
 	}
-	return w.reducer.divided(sum, it.Divisor, false)
+	q, err := w.reducer.Divided(sum, it.Divisor, false)
+	return preparedItem{q, err}
 }
 
 // Apply applies one log entry and returns its answers: one for a message, one

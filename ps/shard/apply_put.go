@@ -1,38 +1,13 @@
 package shard
 
 import (
+	"errors"
 	"fmt"
 
-	"hcclps/internal/vec"
 	"hcclps/ps/optim"
-	"hcclps/ps/table"
+	"hcclps/ps/update"
 	"hcclps/ps/wire"
 )
-
-// putRows decodes the rows of a put. Who wrote them and when belongs to the job
-// they come from.
-func putRows(m *wire.Put) ([]table.Row, error) {
-	in, err := wire.DecodeRows(m.Rows)
-	if err != nil {
-		return nil, err
-	}
-	rows := make([]table.Row, len(in))
-	for _, v := range m.Rule.Pow {
-		if !(v >= 0 && v <= 1) {
-			return nil, fmt.Errorf("a power of its optimizer is %v", v)
-		}
-	}
-	for i, r := range in {
-		if i > 0 && in[i-1].Key >= r.Key {
-			return nil, fmt.Errorf("key %d after key %d", r.Key, in[i-1].Key)
-		}
-		if bad := vec.NonFinite(r.Values); bad >= 0 {
-			return nil, fmt.Errorf("key %d: value %d is %v", r.Key, bad, r.Values[bad])
-		}
-		rows[i] = table.Row{Key: r.Key, Sightings: r.Sightings, Values: r.Values}
-	}
-	return rows, nil
-}
 
 // put writes rows of a load. The error is a fault of this replica.
 func (s *State) put(m *wire.Put, p *prepared) (wire.Answer, error) {
@@ -63,10 +38,9 @@ func (s *State) put(m *wire.Put, p *prepared) (wire.Answer, error) {
 		return no("table %d does not exist", m.Table)
 	}
 	if len(p.rows) > 0 {
-		if want := t.width(); len(p.rows[0].Values) != want || !sameWidth(p.rows) {
-			return no("table %q: key %d has %d values, want %d: weights and optimizer slots", t.Spec.Name, p.rows[0].Key, len(p.rows[0].Values), want)
-		}
-		if err := t.rows.Put(p.rows); err != nil {
+		if err := t.Put(p.rows); errors.Is(err, update.ErrUnfit) {
+			return no("%v", err)
+		} else if err != nil {
 			return wire.Answer{}, fmt.Errorf("load table %q of job %q: %w", t.Spec.Name, j.Name, err)
 		}
 		s.digest.word(uint64(t.Slot))
@@ -78,19 +52,4 @@ func (s *State) put(m *wire.Put, p *prepared) (wire.Answer, error) {
 	}
 	j.Loading, j.Loaded = m.Load, m.Complete
 	return w.answer(j, wire.OK, ""), nil
-}
-
-// width is the number of values of a row: weights and optimizer slots.
-func (t *tab) width() int {
-	spec := t.rows.Spec()
-	return spec.Dim + spec.Slots
-}
-
-func sameWidth(rows []table.Row) bool {
-	for _, r := range rows[1:] {
-		if len(r.Values) != len(rows[0].Values) {
-			return false
-		}
-	}
-	return true
 }

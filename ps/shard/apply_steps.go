@@ -1,10 +1,12 @@
 package shard
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
 	"hcclps/ps/table"
+	"hcclps/ps/update"
 	"hcclps/ps/wire"
 )
 
@@ -99,8 +101,8 @@ func (j *job) fits(it *wire.Item, p *preparedItem) (refusal wire.Answer, bad boo
 	if !finiteRates(it) {
 		return no(wire.Refused, "rate is %v, of tables %v", it.Rate, it.Rates)
 	}
-	for i, s := range p.sections {
-		if st, why := j.takes(s, p.badOf(i)); st != wire.OK {
+	for i, s := range p.Sections {
+		if st, why := j.takes(s, p.Bad(i)); st != wire.OK {
 			return no(st, "%s", why)
 		}
 	}
@@ -111,18 +113,17 @@ func (j *job) fits(it *wire.Item, p *preparedItem) (refusal wire.Answer, bad boo
 // finite (-1: none is). Where the table's policy says so, values are mended.
 func (j *job) takes(s wire.Section, bad int) (st wire.Status, why string) {
 	t := j.table(s.Table)
-	switch {
-	case t == nil:
+	if t == nil {
 		return wire.Refused, fmt.Sprintf("table %d does not exist", s.Table)
-	case s.Dim != int(t.Spec.Dim):
-		return wire.Refused, fmt.Sprintf("table %q has rows of %d values, the gradient of %d", t.Spec.Name, t.Spec.Dim, s.Dim)
-	case bad < 0:
-	case t.Spec.NonFinite == policyReject:
-		return wire.NonFinite, fmt.Sprintf("table %q, key %d: the gradient is %v", t.Spec.Name, s.Keys[bad/s.Dim], s.Values[bad])
-	default:
-		mend(s.Values, t.Spec.NonFinite)
 	}
-	return wire.OK, ""
+	switch err := t.Takes(s, bad); {
+	case err == nil:
+		return wire.OK, ""
+	case errors.Is(err, update.ErrNonFinite):
+		return wire.NonFinite, err.Error()
+	default:
+		return wire.Refused, err.Error()
+	}
 }
 
 // finiteRates says whether all rates of an item, and their products, are numbers.
@@ -133,6 +134,8 @@ func finiteRates(it *wire.Item) bool {
 	}
 	return ok
 }
+
+func finite(v float32) bool { return v-v == 0 }
 
 // people names the contributors of an item, a few of them.
 func people(it *wire.Item) string {
@@ -154,18 +157,18 @@ func (s *State) update(j *job, it *wire.Item, p *preparedItem, who []admission) 
 	}
 	if first := j.Parts == 0 && who[0].worker.Parts == 0; first {
 		for _, t := range j.Tables { // each, also those without gradients here: shards must agree
-			t.rule.Advance(&t.Opt)
+			t.Advance()
 		}
 	}
-	for _, sec := range p.sections {
+	for _, sec := range p.Sections {
 		t := j.table(sec.Table)
-		var u table.Updater = t.rule.Step(&t.Opt, it.RateOf(sec.Table))
+		u := t.Step(it.RateOf(sec.Table))
 		if !s.cfg.Alone {
 			s.digest.word(uint64(t.Slot))
 			u = &hashing{inner: u, sum: &s.digest}
 		}
-		if err := t.rows.Apply(sec.Keys, sec.Values, stamp, u); err != nil {
-			return fmt.Errorf("update table %q of job %q: %w", t.Spec.Name, j.Name, err)
+		if err := t.Apply(sec, stamp, u); err != nil {
+			return fmt.Errorf("job %q: %w", j.Name, err)
 		}
 	}
 	return nil

@@ -67,19 +67,19 @@ func (g *Group) reserve(ctx context.Context, p *prepared) {
 		if j == nil {
 			continue
 		}
-		for _, s := range p.items[i].sections {
+		for _, s := range p.items[i].Sections {
 			g.reserveTable(ctx, j.table(s.Table), len(s.Keys))
 		}
 	}
 }
 
 func (g *Group) reserveTable(ctx context.Context, t *tab, rows int) {
-	if t == nil || !t.rows.Captured() {
+	if t == nil || !t.Rows.Captured() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, reserveTimeout)
 	defer cancel()
-	if err := t.rows.Reserve(ctx, rows); err != nil {
+	if err := t.Rows.Reserve(ctx, rows); err != nil {
 		g.cfg.Logger.Warn("snapshot holds more copies than its budget", "group", g.cfg.Group, "table", t.Spec.Name, "err", err)
 	}
 }

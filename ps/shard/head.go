@@ -106,7 +106,7 @@ func (j *job) restore(s *State) error {
 	made := j.Tables
 	j.Tables = nil // those that are whole, for State.Close
 	for i, t := range made {
-		if t == nil || t.Slot == 0 || t.Slot > s.slots || i > 0 && made[i-1].Spec.ID >= t.Spec.ID {
+		if t == nil || t.Table == nil || t.Slot == 0 || t.Slot > s.slots || i > 0 && made[i-1].Spec.ID >= t.Spec.ID {
 			return fmt.Errorf("table %d of %d is bad", i, len(made))
 		}
 		n, err := newTab(t.Spec, t.Slot, s.cfg)
@@ -145,7 +145,7 @@ func (s *State) load(page uint64, data []byte) error {
 	slot, id := unpackPage(page)
 	for _, name := range s.names() {
 		if i := slices.IndexFunc(s.jobs[name].Tables, func(t *tab) bool { return t.Slot == slot }); i >= 0 {
-			return s.jobs[name].Tables[i].rows.Load(id, data)
+			return s.jobs[name].Tables[i].Rows.Load(id, data)
 		}
 	}
 	return fmt.Errorf("load page %v: table slot %d does not exist", id, slot)

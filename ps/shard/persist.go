@@ -58,7 +58,7 @@ func (s *State) capture(lock sync.Locker, last *lastSnapshot) (*capture, error) 
 	c := &capture{lock: lock, head: head, last: last}
 	for _, name := range s.names() {
 		for _, t := range s.jobs[name].Tables {
-			pages := t.rows.Capture()
+			pages := t.Rows.Capture()
 			if pages == nil {
 				c.Release()
 				return nil, fmt.Errorf("capture table %q of job %q: an earlier snapshot is still being written", t.Spec.Name, name)
@@ -177,7 +177,7 @@ func (s *State) epochs() map[uint32]uint32 {
 	epochs := map[uint32]uint32{}
 	for _, name := range s.names() {
 		for _, t := range s.jobs[name].Tables {
-			c := t.rows.Capture()
+			c := t.Rows.Capture()
 			epochs[t.Slot] = c.Epoch()
 			c.Close()
 		}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"hcclps/ps/update"
 	"hcclps/ps/wire"
 )
 
@@ -105,14 +106,14 @@ func (s *State) due(checked uint64) (wire.Check, bool) {
 type proposer struct {
 	g       *Group
 	follow  func(flight) // sees to the answers of what was proposed
-	reducer reducer
+	reducer update.Reducer
 	checked uint64
 }
 
 // steps logs batches as one entry; an item that is too large on its own is
 // refused, since it could never be logged.
 func (p *proposer) steps(batches []batch) {
-	p.reducer.reset()
+	p.reducer.Reset()
 	var next proposal
 	good, size := batches[:0], 0
 	for _, b := range batches {
@@ -166,7 +167,7 @@ func (p *proposer) item(b batch) (wire.Item, []wire.Section, error) {
 	if len(bodies) == 1 {
 		return it, bodies[0], nil
 	}
-	sum, err := p.reducer.merge(bodies)
+	sum, err := p.reducer.Merge(bodies)
 	if err != nil {
 		return it, nil, fmt.Errorf("add the contributions to step %d of job %q: %w", b.step, it.Job, err)
 	}

@@ -176,7 +176,7 @@ func (g *Group) look(m *wire.Pull, sections []wire.Section, v *view) wire.Answer
 			v.reset()
 			return j.answer(wire.Refused, fmt.Sprintf("pull of step %d: table %d of job %q does not exist here", m.Step, s.Table, m.Job))
 		}
-		v.add(t.rows, s.Keys)
+		v.add(t.Rows, s.Keys)
 	}
 	if n := v.size; n > maxGather {
 		v.reset()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"hcclps/ps/update"
 	"hcclps/ps/wire"
 )
 
@@ -38,7 +39,7 @@ func (g *Group) put(ctx context.Context, m *wire.Put, bodyLen int, r Request) wi
 
 // checkPut refuses rows of other shards, which apply cannot tell.
 func (g *Group) checkPut(m *wire.Put) error {
-	rows, err := putRows(m)
+	rows, err := update.RowsOf(m)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ const (
 // scanTable appends rows of a table in key order, in the form of wire.AppendRow,
 // until limit rows or maxScan bytes are reached. limit 0 is no limit of rows.
 func scanTable(dst []byte, t *tab, after uint64, first bool, limit int) []byte {
-	t.rows.Scan(after, first, limit, func(r table.Row) bool {
+	t.Rows.Scan(after, first, limit, func(r table.Row) bool {
 		dst = wire.AppendRow(dst, wire.Row{Key: r.Key, Step: r.Step, Sightings: r.Sightings, Writer: r.Writer, Values: r.Values})
 		return len(dst) < maxScan
 	})

@@ -138,7 +138,7 @@ func (sc *script) run(words []string) []string {
 		if t == nil {
 			return []string{"no table"}
 		}
-		r, ok := t.rows.Row(key)
+		r, ok := t.Rows.Row(key)
 		if !ok {
 			return []string{"no row"}
 		}

@@ -164,7 +164,7 @@ func TestInitializerParameters(t *testing.T) {
 			t.Errorf("%s %v: %v", c.kind, c.params, err)
 		}
 		if err == nil {
-			_ = tab.rows.Close()
+			_ = tab.Rows.Close()
 		}
 	}
 }

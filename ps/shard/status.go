@@ -79,7 +79,7 @@ func (g *Group) Size() (rows, bytes int64) {
 	defer g.mu.RUnlock()
 	for _, j := range g.state.jobs {
 		for _, t := range j.Tables {
-			s := t.rows.Stats()
+			s := t.Rows.Stats()
 			rows, bytes = rows+s.Rows, bytes+s.Bytes
 		}
 	}

@@ -1,4 +1,4 @@
-package shard
+package update
 
 import (
 	"errors"
@@ -10,9 +10,9 @@ import (
 	"hcclps/ps/wire"
 )
 
-// reducer adds contributions. It keeps its memory from call to call: what it
-// returns is good until the next reset. One goroutine uses it.
-type reducer struct {
+// Reducer adds contributions. It keeps its memory from call to call: what it
+// returns is good until the next Reset. One goroutine uses it.
+type Reducer struct {
 	keys   []uint64
 	values []float32
 	heap   []int
@@ -26,12 +26,13 @@ type source struct {
 	at     int
 }
 
-func (r *reducer) reset() { r.keys, r.values = r.keys[:0], r.values[:0] }
+// Reset takes back the memory of what was returned.
+func (r *Reducer) Reset() { r.keys, r.values = r.keys[:0], r.values[:0] }
 
-// merge adds bodies: tables ascending, keys ascending, the values of one key in
+// Merge adds bodies: tables ascending, keys ascending, the values of one key in
 // the order of the bodies, one after another. A table that is in one body only
 // is returned in place, without a copy.
-func (r *reducer) merge(bodies [][]wire.Section) ([]wire.Section, error) {
+func (r *Reducer) Merge(bodies [][]wire.Section) ([]wire.Section, error) {
 	if len(bodies) == 1 {
 		return bodies[0], nil
 	}
@@ -68,7 +69,7 @@ func (r *reducer) merge(bodies [][]wire.Section) ([]wire.Section, error) {
 }
 
 // sum adds the sources.
-func (r *reducer) sum(table uint32, dim int) wire.Section {
+func (r *Reducer) sum(table uint32, dim int) wire.Section {
 	if s, ok := r.sumSame(table, dim); ok {
 		return s
 	}
@@ -101,7 +102,7 @@ func (r *reducer) sum(table uint32, dim int) wire.Section {
 }
 
 // sumSame adds sources that have the same keys, as dense tensors do.
-func (r *reducer) sumSame(table uint32, dim int) (wire.Section, bool) {
+func (r *Reducer) sumSame(table uint32, dim int) (wire.Section, bool) {
 	keys := r.src[0].keys
 	for _, s := range r.src[1:] {
 		if !slices.Equal(s.keys, keys) {
@@ -117,7 +118,7 @@ func (r *reducer) sumSame(table uint32, dim int) (wire.Section, bool) {
 }
 
 // down restores the heap of sources, ordered by (next key, rank), below i.
-func (r *reducer) down(i int) {
+func (r *Reducer) down(i int) {
 	less := func(a, b int) bool {
 		x, y := &r.src[r.heap[a]], &r.src[r.heap[b]]
 		if kx, ky := x.keys[x.at], y.keys[y.at]; kx != ky {
@@ -151,31 +152,45 @@ func add(dst, src []float32) {
 // errDim is a section that does not fit its own head.
 var errDim = errors.New("keys without values")
 
-// divided divides every value by rows, in the reducer's memory, and finds the
-// first value of each section that is not finite (-1: none). Sections may lie
-// in a log entry, which is not written to. clean says that all values are known to be finite: then the quotients are too.
-func (r *reducer) divided(sections []wire.Section, rows uint64, clean bool) (p preparedItem) {
-	if clean && rows == 1 {
-		return preparedItem{sections: sections}
+// Quotient is a step's gradient, divided, and where it is not finite.
+type Quotient struct {
+	Sections []wire.Section
+	bad      []int // first value of each that is not finite, or -1; nil: none of any
+}
+
+// Bad is the first value of a section that is not finite, or -1.
+func (q *Quotient) Bad(section int) int {
+	if q.bad == nil {
+		return -1
 	}
-	p.sections, p.bad = make([]wire.Section, len(sections)), make([]int, len(sections))
+	return q.bad[section]
+}
+
+// Divided divides every value by rows, in the Reducer's memory, and finds the
+// first value of each section that is not finite. Sections may lie
+// in a log entry, which is not written to. clean says that all values are known to be finite: then the quotients are too.
+func (r *Reducer) Divided(sections []wire.Section, rows uint64, clean bool) (Quotient, error) {
+	if clean && rows == 1 {
+		return Quotient{Sections: sections}, nil
+	}
+	q := Quotient{Sections: make([]wire.Section, len(sections)), bad: make([]int, len(sections))}
 	for i, s := range sections {
 		if s.Dim == 0 {
-			return preparedItem{err: fmt.Errorf("table %d: %w", s.Table, errDim)}
+			return Quotient{}, fmt.Errorf("table %d: %w", s.Table, errDim)
 		}
 		if rows != 1 {
-			s.Values, p.bad[i] = r.quotients(s.Values, float32(rows))
-		} else if p.bad[i] = vec.NonFinite(s.Values); p.bad[i] >= 0 {
+			s.Values, q.bad[i] = r.quotients(s.Values, float32(rows))
+		} else if q.bad[i] = vec.NonFinite(s.Values); q.bad[i] >= 0 {
 			s.Values = slices.Clone(s.Values) // they may be mended
 		}
-		p.sections[i] = s
+		q.Sections[i] = s
 	}
-	return p
+	return q, nil
 }
 
 // quotients divides, in one pass through memory, and finds the first quotient
 // that is not finite (-1: none).
-func (r *reducer) quotients(values []float32, by float32) (out []float32, bad int) {
+func (r *Reducer) quotients(values []float32, by float32) (out []float32, bad int) {
 	first := len(r.values)
 	r.values = slices.Grow(r.values, len(values))[:first+len(values)]
 	out = r.values[first:][:len(values)]
@@ -188,28 +203,4 @@ func (r *reducer) quotients(values []float32, by float32) (out []float32, bad in
 		}
 	}
 	return out, bad
-}
-
-func finite(v float32) bool { return math.Float32bits(v)&0x7f800000 != 0x7f800000 }
-
-// Policies for gradients that are not finite (wire.Table.NonFinite).
-const (
-	policyReject = "reject" // the step is refused
-	policyZero   = "zero"   // the value counts as 0
-	policyClip   = "clip"   // an infinity counts as the largest float32, a NaN as 0
-)
-
-// mend replaces values that are not finite.
-func mend(values []float32, policy string) {
-	for i, v := range values {
-		switch {
-		case finite(v):
-		case policy == policyZero || v != v: // a NaN differs from itself
-			values[i] = 0
-		case v > 0:
-			values[i] = math.MaxFloat32
-		default:
-			values[i] = -math.MaxFloat32
-		}
-	}
 }
