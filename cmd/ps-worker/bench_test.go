@@ -15,7 +15,7 @@ import (
 
 // TestMain lets the test binary be the other process of a measurement.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 2 && os.Args[1] == "bench" && (os.Args[2] == "peer" || os.Args[2] == "server") {
+	if len(os.Args) > 2 && os.Args[1] == "bench" && (os.Args[2] == "peer" || os.Args[2] == "server" || os.Args[2] == "rank") {
 		os.Exit(program.Main(app()))
 	}
 	os.Exit(m.Run())

@@ -1,0 +1,181 @@
+package collbench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"hcclps/p2p"
+	"hcclps/p2p/backend"
+	"hcclps/p2p/collective"
+	"hcclps/p2p/hccl"
+	"hcclps/p2p/inproc"
+	"hcclps/p2p/sockets"
+	"hcclps/p2p/world"
+)
+
+// The transports.
+const (
+	Inproc = "inproc" // all ranks in one process
+	Shm    = "shm"    // shared memory
+	TCP    = "tcp"    // TCP on loopback
+	HCCL   = "hccl"   // between NPUs of this host, or of the simulator: rank r has number r
+)
+
+// Transports lists them.
+func Transports() []string { return []string{Inproc, Shm, TCP, HCCL} }
+
+// Config says which rank of what world a process is.
+type Config struct {
+	Transport  string
+	Ranks      int
+	Rank       int
+	Dir        string // a private folder for sockets
+	Master     string // of tcp: where rank 0 listens
+	Algorithms string // pinned, as collective.ParseAlgorithms reads them
+	RankOrder  bool
+	Hosts      int // the ranks are cut into so many hosts for algorithms of two levels; 0 is 1
+}
+
+// patience bounds the making of the world.
+const patience = time.Minute
+
+// Body is what a rank does with its group, which runs meanwhile.
+type Body func(ctx context.Context, g *collective.Group) error
+
+// group is the configuration that all ranks have alike.
+func (cfg Config) group() (collective.Config, error) {
+	algorithms, err := collective.ParseAlgorithms(cfg.Algorithms)
+	if err != nil {
+		return collective.Config{}, err
+	}
+	out := collective.Config{Algorithms: algorithms, RankOrder: cfg.RankOrder, Transport: cfg.Transport}
+	if cfg.Hosts > 1 {
+		for r := range cfg.Ranks {
+			out.Hosts = append(out.Hosts, r*cfg.Hosts/cfg.Ranks)
+		}
+	}
+	return out, nil
+}
+
+// Together makes all ranks in this process and calls f for each.
+func Together(ctx context.Context, cfg Config, f Body) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var all sync.WaitGroup
+	for r, comm := range inproc.World(cfg.Ranks) {
+		all.Go(func() {
+			failed := func(err error) {
+				if err != nil {
+					cancel(fmt.Errorf("rank %d: %w", r, err)) // the first one counts: the others only see a rank go
+				}
+			}
+			group, err := cfg.group()
+			if err == nil {
+				group.Comm = comm
+				err = do(ctx, group, func(ctx context.Context, g *collective.Group) error {
+					err := f(ctx, g)
+					failed(err)
+					return err
+				})
+			}
+			failed(err)
+		})
+	}
+	all.Wait()
+	return context.Cause(ctx)
+}
+
+// do makes a group and runs it beside f. All ranks leave it together.
+func do(ctx context.Context, cfg collective.Config, f Body) error {
+	g, err := collective.New(cfg)
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- g.Run(ctx) }()
+	err = f(ctx, g)
+	if err == nil {
+		err = g.Barrier().Wait(ctx)
+	}
+	err = errors.Join(err, g.Close())
+	if why := <-ended; err != nil && why != nil {
+		return why // what an operation says is said here, once
+	}
+	return err
+}
+
+// errDone ends what ran for the measurement.
+var errDone = errors.New("measured")
+
+// Join makes this process a rank of a world of processes, and calls f when all are there.
+func Join(ctx context.Context, cfg Config, f Body) (err error) {
+	group, err := cfg.group()
+	if err != nil {
+		return err
+	}
+	running, stop := context.WithCancelCause(ctx)
+	var runs sync.WaitGroup
+	defer runs.Wait()
+	defer stop(errDone)
+	pair, err := cfg.pair(running, &runs)
+	if err != nil {
+		return err
+	}
+	w, err := world.Open(ctx, world.Config{
+		Rank: cfg.Rank, Size: cfg.Ranks, Master: cfg.master(), Listen: cfg.listen(), Network: sockets.Network{}, Pair: pair,
+		Job: "bench", Timeout: patience, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return err
+	}
+	runs.Go(func() { _ = w.Run(running) }) // what there is to say, the group says
+	comm, err := w.Comm(ctx, "bench", nil)
+	if err != nil {
+		return err
+	}
+	group.Comm, group.Control, group.Epoch = comm, w, uint64(w.Epoch())
+	return do(ctx, group, f)
+}
+
+func (cfg Config) master() string {
+	if cfg.Transport == TCP {
+		return cfg.Master
+	}
+	return "unix:" + filepath.Join(cfg.Dir, "r0.sock")
+}
+
+func (cfg Config) listen() string {
+	if cfg.Transport == TCP || cfg.Rank == 0 {
+		return ""
+	}
+	return "unix:" + filepath.Join(cfg.Dir, fmt.Sprintf("r%d.sock", cfg.Rank))
+}
+
+// pair is what makes the pairs of this rank. A device runs until ctx ends.
+func (cfg Config) pair(ctx context.Context, runs *sync.WaitGroup) (world.PairFunc, error) {
+	if cfg.Transport == HCCL {
+		device, err := hccl.Open(hccl.Config{Device: cfg.Rank})
+		if err != nil {
+			return nil, err
+		}
+		runs.Go(func() { _ = device.Run(ctx) }) // its pairs say why
+		return func(ctx context.Context, conns []net.Conn, rank int) (p2p.RunningComm, error) {
+			return device.Pair(ctx, conns[0], rank)
+		}, nil
+	}
+	want := backend.Config{Transport: backend.TCP}
+	if cfg.Transport == Shm {
+		want = backend.Config{Transport: backend.SHM, NoFallback: true}
+	}
+	bulk, err := backend.NewBulk(want)
+	if err != nil {
+		return nil, err
+	}
+	return bulk.Pair, nil
+}
