@@ -46,6 +46,10 @@ func benchSlices(n, count int) [][]float32 {
 func (k kernel) touched(n int) int64 {
 	reads, writes := k.slices, k.slices-1
 	switch k.name {
+	case "encodeF16", "decodeF16", "encodeBF16", "decodeBF16":
+		return int64(6 * n)
+	case "addF16", "addBF16":
+		return int64(10 * n)
 	case "add", "axpy", "scale":
 		writes = 1
 	case "dot", "nonFinite", "sumSquares", "adamNorms":
@@ -56,7 +60,7 @@ func (k kernel) touched(n int) int64 {
 
 // BenchmarkKernels runs every kernel in every unit: MB/s count all bytes read and written.
 func BenchmarkKernels(b *testing.B) {
-	for _, k := range kernels() {
+	for _, k := range allKernels() {
 		for _, size := range benchSizes() {
 			in := benchSlices(size/4, k.slices)
 			c := benchCoeffs(k)

@@ -12,7 +12,7 @@ import (
 func detect() unit {
 	x := &cpu.X86
 	switch {
-	case !x.HasAVX2 || !x.HasFMA || !x.HasBMI2:
+	case !x.HasAVX2 || !x.HasFMA || !x.HasF16C || !x.HasBMI2:
 		return plain
 	case x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL:
 		return avx512

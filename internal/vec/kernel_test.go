@@ -88,8 +88,13 @@ func kernels() []kernel {
 	}
 }
 
+// allKernels are those of sums and rules, and those of codecs.
+func allKernels() []kernel { return slices.Concat(kernels(), halfKernels()) }
+
 // loose kernels may choose the bits of a NaN.
-func (k kernel) loose() bool { return k.name == "add" || k.name == "scale" || k.name == "axpy" }
+func (k kernel) loose() bool {
+	return slices.Contains([]string{"add", "scale", "axpy", "addF16", "addBF16"}, k.name)
+}
 
 // guard is what lies before and behind every slice; no kernel may touch it.
 const guard = 123.25
@@ -167,7 +172,7 @@ func randomFloat(rng *rand.Rand, square bool) float32 {
 
 // TestKernelsEqualTwins runs every kernel at every length up to some turns of its loops.
 func TestKernelsEqualTwins(t *testing.T) {
-	for _, k := range kernels() {
+	for _, k := range allKernels() {
 		t.Run(k.name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 2))
 			for n := range 300 {
@@ -187,11 +192,11 @@ func TestKernelsEqualTwins(t *testing.T) {
 
 // FuzzKernels: bytes are the elements of the slices, any bits, and numbers the coefficients.
 func FuzzKernels(f *testing.F) {
-	for i := range kernels() {
+	for i := range allKernels() {
 		f.Add(uint8(i), uint64(i), []byte("\x00\x00\x80\x3f\x00\x00\x80\xbf\x00\x00\xc0\x7f\x00\x00\x80\xff\x01\x00\x00\x00some more bytes of nothing in particular"))
 	}
 	f.Fuzz(func(t *testing.T, which uint8, seed uint64, data []byte) {
-		all := kernels()
+		all := allKernels()
 		k := all[int(which)%len(all)]
 		n := len(data) / 4 / k.slices
 		in := make([][]float32, k.slices)

@@ -34,6 +34,36 @@ func dotAVX2(a *float32, b *float32, n int) float32
 //go:noescape
 func finiteAVX2(x *float32, n int) int
 
+// encodeF16AVX2 rounds to binary16; it takes the first n &^ 7 elements.
+//
+//go:noescape
+func encodeF16AVX2(dst *byte, src *float32, n int)
+
+// decodeF16AVX2 widens binary16; it takes the first n &^ 7 elements.
+//
+//go:noescape
+func decodeF16AVX2(dst *float32, src *byte, n int)
+
+// addF16AVX2 adds widened binary16; it takes the first n &^ 7 elements.
+//
+//go:noescape
+func addF16AVX2(dst *float32, src *byte, n int)
+
+// encodeBF16AVX2 rounds to bfloat16; it takes the first n &^ 7 elements.
+//
+//go:noescape
+func encodeBF16AVX2(dst *byte, src *float32, n int)
+
+// decodeBF16AVX2 widens bfloat16; it takes the first n &^ 7 elements.
+//
+//go:noescape
+func decodeBF16AVX2(dst *float32, src *byte, n int)
+
+// addBF16AVX2 adds widened bfloat16; it takes the first n &^ 7 elements.
+//
+//go:noescape
+func addBF16AVX2(dst *float32, src *byte, n int)
+
 // sgdAVX2 takes the first n &^ 3 elements.
 //
 //go:noescape
@@ -123,6 +153,36 @@ func dotAVX512(a *float32, b *float32, n int) float32
 //
 //go:noescape
 func finiteAVX512(x *float32, n int) int
+
+// encodeF16AVX512 rounds to binary16; it takes any n.
+//
+//go:noescape
+func encodeF16AVX512(dst *byte, src *float32, n int)
+
+// decodeF16AVX512 widens binary16; it takes any n.
+//
+//go:noescape
+func decodeF16AVX512(dst *float32, src *byte, n int)
+
+// addF16AVX512 adds widened binary16; it takes any n.
+//
+//go:noescape
+func addF16AVX512(dst *float32, src *byte, n int)
+
+// encodeBF16AVX512 rounds to bfloat16; it takes any n.
+//
+//go:noescape
+func encodeBF16AVX512(dst *byte, src *float32, n int)
+
+// decodeBF16AVX512 widens bfloat16; it takes any n.
+//
+//go:noescape
+func decodeBF16AVX512(dst *float32, src *byte, n int)
+
+// addBF16AVX512 adds widened bfloat16; it takes any n.
+//
+//go:noescape
+func addBF16AVX512(dst *float32, src *byte, n int)
 
 // sgdAVX512 takes any n.
 //

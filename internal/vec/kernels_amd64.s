@@ -340,6 +340,323 @@ over:
 	VZEROUPPER
 	RET
 
+// func encodeF16AVX2(dst *byte, src *float32, n int)
+// Requires: AVX, F16C
+TEXT ·encodeF16AVX2(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SUBQ $0x00000020, DX
+	JL   few
+
+loop:
+	VMOVUPS   (CX)(BX*4), Y0
+	VCVTPS2PH $0x00, Y0, (AX)(BX*2)
+	VMOVUPS   32(CX)(BX*4), Y0
+	VCVTPS2PH $0x00, Y0, 16(AX)(BX*2)
+	VMOVUPS   64(CX)(BX*4), Y0
+	VCVTPS2PH $0x00, Y0, 32(AX)(BX*2)
+	VMOVUPS   96(CX)(BX*4), Y0
+	VCVTPS2PH $0x00, Y0, 48(AX)(BX*2)
+	ADDQ      $0x00000020, BX
+	SUBQ      $0x00000020, DX
+	JGE       loop
+
+few:
+	ADDQ $0x00000018, DX
+	JL   tail
+
+one:
+	VMOVUPS   (CX)(BX*4), Y0
+	VCVTPS2PH $0x00, Y0, (AX)(BX*2)
+	ADDQ      $0x00000008, BX
+	SUBQ      $0x00000008, DX
+	JGE       one
+
+tail:
+	VZEROUPPER
+	RET
+
+// func decodeF16AVX2(dst *float32, src *byte, n int)
+// Requires: AVX, F16C
+TEXT ·decodeF16AVX2(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SUBQ $0x00000020, DX
+	JL   few
+
+loop:
+	VCVTPH2PS (CX)(BX*2), Y0
+	VMOVUPS   Y0, (AX)(BX*4)
+	VCVTPH2PS 16(CX)(BX*2), Y0
+	VMOVUPS   Y0, 32(AX)(BX*4)
+	VCVTPH2PS 32(CX)(BX*2), Y0
+	VMOVUPS   Y0, 64(AX)(BX*4)
+	VCVTPH2PS 48(CX)(BX*2), Y0
+	VMOVUPS   Y0, 96(AX)(BX*4)
+	ADDQ      $0x00000020, BX
+	SUBQ      $0x00000020, DX
+	JGE       loop
+
+few:
+	ADDQ $0x00000018, DX
+	JL   tail
+
+one:
+	VCVTPH2PS (CX)(BX*2), Y0
+	VMOVUPS   Y0, (AX)(BX*4)
+	ADDQ      $0x00000008, BX
+	SUBQ      $0x00000008, DX
+	JGE       one
+
+tail:
+	VZEROUPPER
+	RET
+
+// func addF16AVX2(dst *float32, src *byte, n int)
+// Requires: AVX, F16C
+TEXT ·addF16AVX2(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SUBQ $0x00000020, DX
+	JL   few
+
+loop:
+	VCVTPH2PS (CX)(BX*2), Y0
+	VMOVUPS   (AX)(BX*4), Y1
+	VADDPS    Y0, Y1, Y1
+	VMOVUPS   Y1, (AX)(BX*4)
+	VCVTPH2PS 16(CX)(BX*2), Y0
+	VMOVUPS   32(AX)(BX*4), Y1
+	VADDPS    Y0, Y1, Y1
+	VMOVUPS   Y1, 32(AX)(BX*4)
+	VCVTPH2PS 32(CX)(BX*2), Y0
+	VMOVUPS   64(AX)(BX*4), Y1
+	VADDPS    Y0, Y1, Y1
+	VMOVUPS   Y1, 64(AX)(BX*4)
+	VCVTPH2PS 48(CX)(BX*2), Y0
+	VMOVUPS   96(AX)(BX*4), Y1
+	VADDPS    Y0, Y1, Y1
+	VMOVUPS   Y1, 96(AX)(BX*4)
+	ADDQ      $0x00000020, BX
+	SUBQ      $0x00000020, DX
+	JGE       loop
+
+few:
+	ADDQ $0x00000018, DX
+	JL   tail
+
+one:
+	VCVTPH2PS (CX)(BX*2), Y0
+	VMOVUPS   (AX)(BX*4), Y1
+	VADDPS    Y0, Y1, Y1
+	VMOVUPS   Y1, (AX)(BX*4)
+	ADDQ      $0x00000008, BX
+	SUBQ      $0x00000008, DX
+	JGE       one
+
+tail:
+	VZEROUPPER
+	RET
+
+// func encodeBF16AVX2(dst *byte, src *float32, n int)
+// Requires: AVX, AVX2
+TEXT ·encodeBF16AVX2(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVL         $0x00000001, DX
+	VMOVD        DX, X0
+	VPBROADCASTD X0, Y0
+	MOVL         $0x00007fff, DX
+	VMOVD        DX, X1
+	VPBROADCASTD X1, Y1
+	MOVL         $0x00000040, DX
+	VMOVD        DX, X2
+	VPBROADCASTD X2, Y2
+	MOVQ         n+16(FP), DX
+	XORQ         BX, BX
+	SUBQ         $0x00000020, DX
+	JL           few
+
+loop:
+	VMOVUPS   (CX)(BX*4), Y3
+	VCMPPS    $0x03, Y3, Y3, Y6
+	VPSRLD    $0x10, Y3, Y4
+	VPAND     Y0, Y4, Y5
+	VPADDD    Y1, Y5, Y5
+	VPADDD    Y3, Y5, Y5
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y2, Y4, Y4
+	VPBLENDVB Y6, Y4, Y5, Y5
+	VPACKUSDW Y5, Y5, Y5
+	VPERMQ    $0x08, Y5, Y5
+	VMOVDQU   X5, (AX)(BX*2)
+	VMOVUPS   32(CX)(BX*4), Y3
+	VCMPPS    $0x03, Y3, Y3, Y6
+	VPSRLD    $0x10, Y3, Y4
+	VPAND     Y0, Y4, Y5
+	VPADDD    Y1, Y5, Y5
+	VPADDD    Y3, Y5, Y5
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y2, Y4, Y4
+	VPBLENDVB Y6, Y4, Y5, Y5
+	VPACKUSDW Y5, Y5, Y5
+	VPERMQ    $0x08, Y5, Y5
+	VMOVDQU   X5, 16(AX)(BX*2)
+	VMOVUPS   64(CX)(BX*4), Y3
+	VCMPPS    $0x03, Y3, Y3, Y6
+	VPSRLD    $0x10, Y3, Y4
+	VPAND     Y0, Y4, Y5
+	VPADDD    Y1, Y5, Y5
+	VPADDD    Y3, Y5, Y5
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y2, Y4, Y4
+	VPBLENDVB Y6, Y4, Y5, Y5
+	VPACKUSDW Y5, Y5, Y5
+	VPERMQ    $0x08, Y5, Y5
+	VMOVDQU   X5, 32(AX)(BX*2)
+	VMOVUPS   96(CX)(BX*4), Y3
+	VCMPPS    $0x03, Y3, Y3, Y6
+	VPSRLD    $0x10, Y3, Y4
+	VPAND     Y0, Y4, Y5
+	VPADDD    Y1, Y5, Y5
+	VPADDD    Y3, Y5, Y5
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y2, Y4, Y4
+	VPBLENDVB Y6, Y4, Y5, Y5
+	VPACKUSDW Y5, Y5, Y5
+	VPERMQ    $0x08, Y5, Y5
+	VMOVDQU   X5, 48(AX)(BX*2)
+	ADDQ      $0x00000020, BX
+	SUBQ      $0x00000020, DX
+	JGE       loop
+
+few:
+	ADDQ $0x00000018, DX
+	JL   tail
+
+one:
+	VMOVUPS   (CX)(BX*4), Y3
+	VCMPPS    $0x03, Y3, Y3, Y6
+	VPSRLD    $0x10, Y3, Y4
+	VPAND     Y0, Y4, Y5
+	VPADDD    Y1, Y5, Y5
+	VPADDD    Y3, Y5, Y5
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y2, Y4, Y4
+	VPBLENDVB Y6, Y4, Y5, Y5
+	VPACKUSDW Y5, Y5, Y5
+	VPERMQ    $0x08, Y5, Y5
+	VMOVDQU   X5, (AX)(BX*2)
+	ADDQ      $0x00000008, BX
+	SUBQ      $0x00000008, DX
+	JGE       one
+
+tail:
+	VZEROUPPER
+	RET
+
+// func decodeBF16AVX2(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·decodeBF16AVX2(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SUBQ $0x00000020, DX
+	JL   few
+
+loop:
+	VPMOVZXWD (CX)(BX*2), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, (AX)(BX*4)
+	VPMOVZXWD 16(CX)(BX*2), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 32(AX)(BX*4)
+	VPMOVZXWD 32(CX)(BX*2), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 64(AX)(BX*4)
+	VPMOVZXWD 48(CX)(BX*2), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 96(AX)(BX*4)
+	ADDQ      $0x00000020, BX
+	SUBQ      $0x00000020, DX
+	JGE       loop
+
+few:
+	ADDQ $0x00000018, DX
+	JL   tail
+
+one:
+	VPMOVZXWD (CX)(BX*2), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, (AX)(BX*4)
+	ADDQ      $0x00000008, BX
+	SUBQ      $0x00000008, DX
+	JGE       one
+
+tail:
+	VZEROUPPER
+	RET
+
+// func addBF16AVX2(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·addBF16AVX2(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SUBQ $0x00000020, DX
+	JL   few
+
+loop:
+	VPMOVZXWD (CX)(BX*2), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   (AX)(BX*4), Y1
+	VADDPS    Y0, Y1, Y1
+	VMOVUPS   Y1, (AX)(BX*4)
+	VPMOVZXWD 16(CX)(BX*2), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   32(AX)(BX*4), Y1
+	VADDPS    Y0, Y1, Y1
+	VMOVUPS   Y1, 32(AX)(BX*4)
+	VPMOVZXWD 32(CX)(BX*2), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   64(AX)(BX*4), Y1
+	VADDPS    Y0, Y1, Y1
+	VMOVUPS   Y1, 64(AX)(BX*4)
+	VPMOVZXWD 48(CX)(BX*2), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   96(AX)(BX*4), Y1
+	VADDPS    Y0, Y1, Y1
+	VMOVUPS   Y1, 96(AX)(BX*4)
+	ADDQ      $0x00000020, BX
+	SUBQ      $0x00000020, DX
+	JGE       loop
+
+few:
+	ADDQ $0x00000018, DX
+	JL   tail
+
+one:
+	VPMOVZXWD (CX)(BX*2), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   (AX)(BX*4), Y1
+	VADDPS    Y0, Y1, Y1
+	VMOVUPS   Y1, (AX)(BX*4)
+	ADDQ      $0x00000008, BX
+	SUBQ      $0x00000008, DX
+	JGE       one
+
+tail:
+	VZEROUPPER
+	RET
+
 // func sgdAVX2(coeffs *float64, w *float32, grad *float32, n int)
 // Requires: AVX, AVX2
 TEXT ·sgdAVX2(SB), NOSPLIT|NOFRAME, $0-32
@@ -1344,6 +1661,372 @@ turn:
 
 over:
 	MOVQ DX, ret+16(FP)
+	VZEROUPPER
+	RET
+
+// func encodeF16AVX512(dst *byte, src *float32, n int)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·encodeF16AVX512(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SUBQ $0x00000040, DX
+	JL   few
+
+loop:
+	VMOVUPS   (CX)(BX*4), Z0
+	VCVTPS2PH $0x00, Z0, (AX)(BX*2)
+	VMOVUPS   64(CX)(BX*4), Z0
+	VCVTPS2PH $0x00, Z0, 32(AX)(BX*2)
+	VMOVUPS   128(CX)(BX*4), Z0
+	VCVTPS2PH $0x00, Z0, 64(AX)(BX*2)
+	VMOVUPS   192(CX)(BX*4), Z0
+	VCVTPS2PH $0x00, Z0, 96(AX)(BX*2)
+	ADDQ      $0x00000040, BX
+	SUBQ      $0x00000040, DX
+	JGE       loop
+
+few:
+	ADDQ $0x00000030, DX
+	JL   tail
+
+one:
+	VMOVUPS   (CX)(BX*4), Z0
+	VCVTPS2PH $0x00, Z0, (AX)(BX*2)
+	ADDQ      $0x00000010, BX
+	SUBQ      $0x00000010, DX
+	JGE       one
+
+tail:
+	ADDQ      $0x00000010, DX
+	JZ        done
+	MOVL      $-1, SI
+	BZHIL     DX, SI, SI
+	KMOVW     SI, K1
+	VMOVUPS.Z (CX)(BX*4), K1, Z0
+	VCVTPS2PH $0x00, Z0, K1, (AX)(BX*2)
+
+done:
+	VZEROUPPER
+	RET
+
+// func decodeF16AVX512(dst *float32, src *byte, n int)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·decodeF16AVX512(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SUBQ $0x00000040, DX
+	JL   few
+
+loop:
+	VCVTPH2PS (CX)(BX*2), Z0
+	VMOVUPS   Z0, (AX)(BX*4)
+	VCVTPH2PS 32(CX)(BX*2), Z0
+	VMOVUPS   Z0, 64(AX)(BX*4)
+	VCVTPH2PS 64(CX)(BX*2), Z0
+	VMOVUPS   Z0, 128(AX)(BX*4)
+	VCVTPH2PS 96(CX)(BX*2), Z0
+	VMOVUPS   Z0, 192(AX)(BX*4)
+	ADDQ      $0x00000040, BX
+	SUBQ      $0x00000040, DX
+	JGE       loop
+
+few:
+	ADDQ $0x00000030, DX
+	JL   tail
+
+one:
+	VCVTPH2PS (CX)(BX*2), Z0
+	VMOVUPS   Z0, (AX)(BX*4)
+	ADDQ      $0x00000010, BX
+	SUBQ      $0x00000010, DX
+	JGE       one
+
+tail:
+	ADDQ        $0x00000010, DX
+	JZ          done
+	MOVL        $-1, SI
+	BZHIL       DX, SI, SI
+	KMOVW       SI, K1
+	VCVTPH2PS.Z (CX)(BX*2), K1, Z0
+	VMOVUPS     Z0, K1, (AX)(BX*4)
+
+done:
+	VZEROUPPER
+	RET
+
+// func addF16AVX512(dst *float32, src *byte, n int)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·addF16AVX512(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SUBQ $0x00000040, DX
+	JL   few
+
+loop:
+	VCVTPH2PS (CX)(BX*2), Z0
+	VMOVUPS   (AX)(BX*4), Z1
+	VADDPS    Z0, Z1, Z1
+	VMOVUPS   Z1, (AX)(BX*4)
+	VCVTPH2PS 32(CX)(BX*2), Z0
+	VMOVUPS   64(AX)(BX*4), Z1
+	VADDPS    Z0, Z1, Z1
+	VMOVUPS   Z1, 64(AX)(BX*4)
+	VCVTPH2PS 64(CX)(BX*2), Z0
+	VMOVUPS   128(AX)(BX*4), Z1
+	VADDPS    Z0, Z1, Z1
+	VMOVUPS   Z1, 128(AX)(BX*4)
+	VCVTPH2PS 96(CX)(BX*2), Z0
+	VMOVUPS   192(AX)(BX*4), Z1
+	VADDPS    Z0, Z1, Z1
+	VMOVUPS   Z1, 192(AX)(BX*4)
+	ADDQ      $0x00000040, BX
+	SUBQ      $0x00000040, DX
+	JGE       loop
+
+few:
+	ADDQ $0x00000030, DX
+	JL   tail
+
+one:
+	VCVTPH2PS (CX)(BX*2), Z0
+	VMOVUPS   (AX)(BX*4), Z1
+	VADDPS    Z0, Z1, Z1
+	VMOVUPS   Z1, (AX)(BX*4)
+	ADDQ      $0x00000010, BX
+	SUBQ      $0x00000010, DX
+	JGE       one
+
+tail:
+	ADDQ        $0x00000010, DX
+	JZ          done
+	MOVL        $-1, SI
+	BZHIL       DX, SI, SI
+	KMOVW       SI, K1
+	VCVTPH2PS.Z (CX)(BX*2), K1, Z0
+	VMOVUPS.Z   (AX)(BX*4), K1, Z1
+	VADDPS      Z0, Z1, Z1
+	VMOVUPS     Z1, K1, (AX)(BX*4)
+
+done:
+	VZEROUPPER
+	RET
+
+// func encodeBF16AVX512(dst *byte, src *float32, n int)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·encodeBF16AVX512(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVL         $0x00000001, DX
+	VPBROADCASTD DX, Z0
+	MOVL         $0x00007fff, DX
+	VPBROADCASTD DX, Z1
+	MOVL         $0x00000040, DX
+	VPBROADCASTD DX, Z2
+	MOVQ         n+16(FP), DX
+	XORQ         BX, BX
+	SUBQ         $0x00000040, DX
+	JL           few
+
+loop:
+	VMOVUPS (CX)(BX*4), Z3
+	VPSRLD  $0x10, Z3, Z4
+	VPANDD  Z0, Z4, Z5
+	VPADDD  Z1, Z5, Z5
+	VPADDD  Z3, Z5, Z5
+	VPSRLD  $0x10, Z5, Z5
+	VCMPPS  $0x03, Z3, Z3, K1
+	VPORD   Z2, Z4, K1, Z5
+	VPMOVDW Z5, (AX)(BX*2)
+	VMOVUPS 64(CX)(BX*4), Z3
+	VPSRLD  $0x10, Z3, Z4
+	VPANDD  Z0, Z4, Z5
+	VPADDD  Z1, Z5, Z5
+	VPADDD  Z3, Z5, Z5
+	VPSRLD  $0x10, Z5, Z5
+	VCMPPS  $0x03, Z3, Z3, K1
+	VPORD   Z2, Z4, K1, Z5
+	VPMOVDW Z5, 32(AX)(BX*2)
+	VMOVUPS 128(CX)(BX*4), Z3
+	VPSRLD  $0x10, Z3, Z4
+	VPANDD  Z0, Z4, Z5
+	VPADDD  Z1, Z5, Z5
+	VPADDD  Z3, Z5, Z5
+	VPSRLD  $0x10, Z5, Z5
+	VCMPPS  $0x03, Z3, Z3, K1
+	VPORD   Z2, Z4, K1, Z5
+	VPMOVDW Z5, 64(AX)(BX*2)
+	VMOVUPS 192(CX)(BX*4), Z3
+	VPSRLD  $0x10, Z3, Z4
+	VPANDD  Z0, Z4, Z5
+	VPADDD  Z1, Z5, Z5
+	VPADDD  Z3, Z5, Z5
+	VPSRLD  $0x10, Z5, Z5
+	VCMPPS  $0x03, Z3, Z3, K1
+	VPORD   Z2, Z4, K1, Z5
+	VPMOVDW Z5, 96(AX)(BX*2)
+	ADDQ    $0x00000040, BX
+	SUBQ    $0x00000040, DX
+	JGE     loop
+
+few:
+	ADDQ $0x00000030, DX
+	JL   tail
+
+one:
+	VMOVUPS (CX)(BX*4), Z3
+	VPSRLD  $0x10, Z3, Z4
+	VPANDD  Z0, Z4, Z5
+	VPADDD  Z1, Z5, Z5
+	VPADDD  Z3, Z5, Z5
+	VPSRLD  $0x10, Z5, Z5
+	VCMPPS  $0x03, Z3, Z3, K1
+	VPORD   Z2, Z4, K1, Z5
+	VPMOVDW Z5, (AX)(BX*2)
+	ADDQ    $0x00000010, BX
+	SUBQ    $0x00000010, DX
+	JGE     one
+
+tail:
+	ADDQ      $0x00000010, DX
+	JZ        done
+	MOVL      $-1, SI
+	BZHIL     DX, SI, SI
+	KMOVW     SI, K1
+	VMOVUPS.Z (CX)(BX*4), K1, Z3
+	VPSRLD    $0x10, Z3, Z4
+	VPANDD    Z0, Z4, Z0
+	VPADDD    Z1, Z0, Z0
+	VPADDD    Z3, Z0, Z0
+	VPSRLD    $0x10, Z0, Z0
+	VCMPPS    $0x03, Z3, Z3, K2
+	VPORD     Z2, Z4, K2, Z0
+	VPMOVDW   Z0, K1, (AX)(BX*2)
+
+done:
+	VZEROUPPER
+	RET
+
+// func decodeBF16AVX512(dst *float32, src *byte, n int)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·decodeBF16AVX512(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SUBQ $0x00000040, DX
+	JL   few
+
+loop:
+	VPMOVZXWD (CX)(BX*2), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   Z0, (AX)(BX*4)
+	VPMOVZXWD 32(CX)(BX*2), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   Z0, 64(AX)(BX*4)
+	VPMOVZXWD 64(CX)(BX*2), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   Z0, 128(AX)(BX*4)
+	VPMOVZXWD 96(CX)(BX*2), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   Z0, 192(AX)(BX*4)
+	ADDQ      $0x00000040, BX
+	SUBQ      $0x00000040, DX
+	JGE       loop
+
+few:
+	ADDQ $0x00000030, DX
+	JL   tail
+
+one:
+	VPMOVZXWD (CX)(BX*2), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   Z0, (AX)(BX*4)
+	ADDQ      $0x00000010, BX
+	SUBQ      $0x00000010, DX
+	JGE       one
+
+tail:
+	ADDQ        $0x00000010, DX
+	JZ          done
+	MOVL        $-1, SI
+	BZHIL       DX, SI, SI
+	KMOVW       SI, K1
+	VPMOVZXWD.Z (CX)(BX*2), K1, Z0
+	VPSLLD      $0x10, Z0, Z0
+	VMOVUPS     Z0, K1, (AX)(BX*4)
+
+done:
+	VZEROUPPER
+	RET
+
+// func addBF16AVX512(dst *float32, src *byte, n int)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·addBF16AVX512(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SUBQ $0x00000040, DX
+	JL   few
+
+loop:
+	VPMOVZXWD (CX)(BX*2), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   (AX)(BX*4), Z1
+	VADDPS    Z0, Z1, Z1
+	VMOVUPS   Z1, (AX)(BX*4)
+	VPMOVZXWD 32(CX)(BX*2), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   64(AX)(BX*4), Z1
+	VADDPS    Z0, Z1, Z1
+	VMOVUPS   Z1, 64(AX)(BX*4)
+	VPMOVZXWD 64(CX)(BX*2), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   128(AX)(BX*4), Z1
+	VADDPS    Z0, Z1, Z1
+	VMOVUPS   Z1, 128(AX)(BX*4)
+	VPMOVZXWD 96(CX)(BX*2), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   192(AX)(BX*4), Z1
+	VADDPS    Z0, Z1, Z1
+	VMOVUPS   Z1, 192(AX)(BX*4)
+	ADDQ      $0x00000040, BX
+	SUBQ      $0x00000040, DX
+	JGE       loop
+
+few:
+	ADDQ $0x00000030, DX
+	JL   tail
+
+one:
+	VPMOVZXWD (CX)(BX*2), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   (AX)(BX*4), Z1
+	VADDPS    Z0, Z1, Z1
+	VMOVUPS   Z1, (AX)(BX*4)
+	ADDQ      $0x00000010, BX
+	SUBQ      $0x00000010, DX
+	JGE       one
+
+tail:
+	ADDQ        $0x00000010, DX
+	JZ          done
+	MOVL        $-1, SI
+	BZHIL       DX, SI, SI
+	KMOVW       SI, K1
+	VPMOVZXWD.Z (CX)(BX*2), K1, Z0
+	VPSLLD      $0x10, Z0, Z0
+	VMOVUPS.Z   (AX)(BX*4), K1, Z1
+	VADDPS      Z0, Z1, Z1
+	VMOVUPS     Z1, K1, (AX)(BX*4)
+
+done:
 	VZEROUPPER
 	RET
 

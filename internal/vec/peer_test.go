@@ -116,7 +116,7 @@ const rounds = 5 // of each side, in turn; their median counts
 // go test -run '^$' -bench PeerNeedsGcc -benchtime 1x ./internal/vec
 func BenchmarkPeerNeedsGcc(b *testing.B) {
 	p := newPeer(b)
-	for _, k := range kernels() {
+	for _, k := range allKernels() {
 		for _, size := range benchSizes() {
 			n := size / 4
 			c := benchCoeffs(k)

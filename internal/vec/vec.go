@@ -4,7 +4,7 @@
 // # Kernels and twins
 //
 // A kernel with an assembly form has a plain Go twin beside it, which also takes the last elements where a kernel wants whole vectors. The unit is
-// chosen once, at start: AVX-512 (F, BW, DQ, VL), AVX2 (with FMA and BMI2) or, on arm64, NEON for the simplest; HCCLPS_NOSIMD=1 in the environment
+// chosen once, at start: AVX-512 (F, BW, DQ, VL), AVX2 (with FMA, F16C and BMI2) or, on arm64, NEON for the simplest; HCCLPS_NOSIMD=1 in the environment
 // forces the twins. Kernels for amd64 are written by the generator in gen, a module of its own; go generate runs it.
 //
 // # Same bits

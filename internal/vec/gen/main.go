@@ -23,6 +23,12 @@ func main() {
 		axpby(s)
 		dot(s)
 		finite(s)
+		encodeF16(s)
+		decodeF16(s)
+		addF16(s)
+		encodeBF16(s)
+		decodeBF16(s)
+		addBF16(s)
 		for _, k := range elementKernels() {
 			k.write(s)
 		}
