@@ -26,6 +26,7 @@ type arriving struct {
 	placed  []byte // the memory of a sink
 	scratch []byte // in place of that
 	early   *early // if it comes unasked and nobody waits for it
+	late    bool   // its sink gets it from take, and not from the Comm
 	taker   *taker // of a piecewise Comm
 }
 
@@ -98,7 +99,7 @@ func (f *flow) post(a *arriving) {
 		a.req = f.comm.Irecv(f.peer, Bytes(m[a.off:a.off+a.n]))
 		return
 	}
-	if p, ok := f.comm.(Piecewise); ok && a.of.stream == nil {
+	if p, ok := f.comm.(Piecewise); ok && a.of.stream == nil && !a.late {
 		a.taker = &taker{of: a.of, off: a.off}
 		a.req = p.IrecvFunc(f.peer, a.n, a.taker.take)
 		return
@@ -124,6 +125,7 @@ func (f *flow) take(ctx context.Context) {
 				f.t.landed(a, 0, whole, nil)
 				continue
 			}
+			a.late = true
 		}
 		got, err := a.deliver(whole)
 		f.t.pool.Put(a.scratch)

@@ -23,6 +23,7 @@ type Incoming struct {
 	posted int // offset up to which it was asked for, in this epoch
 	taken  int // offset up to which the bytes are there
 	flying int // chunks asked for that have not come
+	late   int // of those, the ones that take gives to the sink: until then no later one may go straight to it
 	ended  bool
 }
 
@@ -133,7 +134,10 @@ func (t *Transfer) askable() (a arriving, ok bool) {
 
 // ask asks for the next chunk of in; t.mu is held.
 func (t *Transfer) ask(in *Incoming) arriving {
-	a := arriving{of: in, off: in.posted}
+	a := arriving{of: in, off: in.posted, late: in.late > 0}
+	if a.late {
+		in.late++
+	}
 	if in.stream != nil {
 		a.n = in.stream.next()
 	} else {
@@ -179,6 +183,9 @@ func (t *Transfer) landed(a arriving, got int, whole bool, fault error) {
 // tookChunk notes how much of a chunk is with its sink; t.mu is held.
 func (t *Transfer) tookChunk(a arriving, got int, fault error) {
 	a.of.flying--
+	if a.late {
+		a.of.late--
+	}
 	if fault != nil {
 		t.abort(a.of, fault)
 	}

@@ -25,7 +25,8 @@ type byHand struct {
 // handComm is a Comm whose requests complete when the test says so.
 type handComm struct {
 	posted chan p2p.Completion
-	bufs   chan []byte
+	bufs   chan []byte     // of requests
+	takes  chan func(byte) // of those that take pieces; nil: it is not Piecewise
 	calm   bool
 }
 
@@ -44,6 +45,26 @@ func (c *handComm) post(_ int, b p2p.Buffer) *p2p.Request {
 
 func (c *handComm) Isend(peer int, b p2p.Buffer) *p2p.Request { return c.post(peer, b) }
 func (c *handComm) Irecv(peer int, b p2p.Buffer) *p2p.Request { return c.post(peer, b) }
+
+// handPieces is a handComm that is Piecewise.
+type handPieces struct{ *handComm }
+
+func (c *handPieces) IsendFunc(peer, n int, fill func([]byte) error) *p2p.Request {
+	b := make([]byte, n)
+	if err := fill(b); err != nil {
+		return p2p.Failed(err)
+	}
+	return c.post(peer, p2p.Bytes(b))
+}
+
+// IrecvFunc leaves its function in takes.
+func (c *handPieces) IrecvFunc(_, n int, take func([]byte) error) *p2p.Request {
+	r, done := p2p.NewRequest()
+	c.bufs <- nil
+	c.posted <- done
+	c.takes <- func(fill byte) { _ = take(bytes.Repeat([]byte{fill}, n)) }
+	return r
+}
 
 func (c *handComm) Run(ctx context.Context) error {
 	<-ctx.Done()
@@ -70,7 +91,12 @@ func newByHand(t *testing.T, policy p2p.Policy) *byHand {
 	var err error
 	h.Transfer, err = p2p.NewTransfer(p2p.TransferConfig{
 		Peer: "hand", Policy: policy,
-		Open: func(context.Context, uint32) (p2p.RunningComm, error) { return h.comm, nil },
+		Open: func(context.Context, uint32) (p2p.RunningComm, error) {
+			if h.comm.takes != nil {
+				return &handPieces{h.comm}, nil
+			}
+			return h.comm, nil
+		},
 		Post: func(s p2p.Signal) { h.signals <- s },
 	})
 	if err != nil {

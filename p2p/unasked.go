@@ -231,7 +231,7 @@ func (t *Transfer) meet(in *Incoming, err error) error {
 		err = fmt.Errorf("receive %d: %d bytes come of %d: %w", in.id, n, in.total, ErrMalformed)
 	case err == nil && e != nil:
 		e.in = in // it is on its way
-		in.posted, in.flying = n, 1
+		in.posted, in.flying, in.late = n, 1, 1
 	}
 	if err != nil {
 		t.unwanted(in.id)

@@ -3,6 +3,7 @@ package p2p_test
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -148,6 +149,44 @@ func TestWhatComesUnasked(t *testing.T) {
 			t.Errorf("a broken sink: %v", bad.Err())
 		}
 		h.expect(t, "credit 0.0:0 credit 0.0:1114112 credit 0.0:0 credit 0.0:1114112 dropped 30.0:0 credit 0.0:0 credit 0.0:1114112 dropped 40.0:0")
+		h.end(t)
+	})
+}
+
+// The Comm may give a sink the second chunk as soon as the first, which was received aside, has come, and before that is with the sink.
+func TestASinkHasWhatCameAsideFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newByHand(t, p2p.Policy{Chunk: p2p.ChunkPolicy{Fixed: 64}})
+		h.comm.calm, h.comm.takes = true, make(chan func(byte), 10)
+		h.Send(1, make([]byte, 1)) // opens the Comm
+		synctest.Wait()
+		check(t, h.Signalled(p2p.Signal{Kind: p2p.SignalUnasked, ID: 10, Bytes: 64}))
+		check(t, h.Signalled(p2p.Signal{Kind: p2p.SignalUnasked, ID: 11, Bytes: 1}))
+		other := h.Receive(11, p2p.Pull, make([]byte, 1))
+		synctest.Wait() // so transfer 10 is received aside
+		var got []byte
+		in := h.ReceiveInto(10, p2p.Pull, &tap{n: 192, take: func(off int, p []byte) error {
+			if off != len(got) {
+				t.Errorf("%d bytes at %d, after %d", len(p), off, len(got))
+			}
+			got = append(got, p...)
+			return nil
+		}})
+		for _, fill := range []byte("abcd") { // in the order of the Comm
+			synctest.Wait()
+			if b := <-h.comm.bufs; b != nil {
+				copy(b, bytes.Repeat([]byte{fill}, len(b)))
+			}
+		}
+		for fill := byte('x'); len(h.comm.takes) > 0; fill++ {
+			(<-h.comm.takes)(fill)
+		}
+		h.complete(4)
+		<-other.Done()
+		<-in.Done()
+		if want := strings.Repeat("a", 64) + strings.Repeat("c", 64) + strings.Repeat("d", 64); string(got) != want {
+			t.Errorf("%q\nwant %q", got, want)
+		}
 		h.end(t)
 	})
 }
