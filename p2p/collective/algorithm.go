@@ -18,6 +18,8 @@ const (
 	Mesh                      // every rank with every other at once
 	Tree                      // binomial, whole messages
 	Pairwise                  // one partner at a time
+
+	lastAlgorithm = Pairwise
 )
 
 // String is HCCL's token, which ParseAlgorithms reads.
@@ -66,6 +68,8 @@ func supports(o Op) []Algorithm {
 		return []Algorithm{Ring, Mesh, Tree, HalvingDoubling} // the last is the binomial tree too
 	case AlltoAll, AlltoAllV:
 		return []Algorithm{Pairwise, Mesh}
+	case SparseReduce: // rows to all, or to owners and back
+		return []Algorithm{Mesh, Pairwise}
 	case Scatter, Gather:
 		return []Algorithm{Mesh}
 	case Barrier:
@@ -83,7 +87,7 @@ type Algorithms map[Op]Choice
 
 // ParseAlgorithms reads pinned algorithms in the syntax of HCCL_ALGO: operations parted by "/", each "op=algorithm" or
 // "op=level0:inside;level1:between", without "op=" for all that can. Operations are allreduce, reducescatter, allgather, broadcast, reduce, scatter,
-// gather, alltoall, alltoallv and barrier; algorithms are ring, H-D_R, mesh (or fullmesh), tree, pairwise and NA, which leaves the choice open.
+// gather, alltoall, alltoallv, barrier and sparsereduce (mesh: rows go to all, pairwise: to owners and back); algorithms are ring, H-D_R, mesh (or fullmesh), tree, pairwise and NA, which leaves the choice open.
 // A name in the wrong case is taken too. What an operation cannot be done by is an error, not another algorithm.
 func ParseAlgorithms(s string) (Algorithms, error) {
 	all := make(Algorithms)
@@ -121,7 +125,7 @@ func pinAll(all Algorithms, named map[Op]bool, spec string) error {
 		return err
 	}
 	some := false
-	for op := AllReduce; op <= Barrier; op++ {
+	for op := AllReduce; op <= lastOp; op++ {
 		if checkChoice(op, c) == nil {
 			some = true
 			if !named[op] {
@@ -137,7 +141,7 @@ func pinAll(all Algorithms, named map[Op]bool, spec string) error {
 
 func parseOp(s string) (Op, error) {
 	var names []string
-	for op := AllReduce; op <= Barrier; op++ {
+	for op := AllReduce; op <= lastOp; op++ {
 		if strings.EqualFold(s, op.String()) {
 			return op, nil
 		}
@@ -182,7 +186,7 @@ func parseAlgorithm(s string) (Algorithm, error) {
 		return Mesh, nil
 	}
 	var names []string
-	for a := Auto; a <= Pairwise; a++ {
+	for a := Auto; a <= lastAlgorithm; a++ {
 		if strings.EqualFold(s, a.String()) {
 			return a, nil
 		}
@@ -194,7 +198,7 @@ func parseAlgorithm(s string) (Algorithm, error) {
 // validate checks that every operation can be done as pinned and tells all faults.
 func (a Algorithms) validate() error {
 	var faults []error
-	for op := AllReduce; op <= Barrier; op++ {
+	for op := AllReduce; op <= lastOp; op++ {
 		if c, ok := a[op]; ok {
 			faults = append(faults, checkChoice(op, c))
 		}

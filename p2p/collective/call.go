@@ -22,6 +22,9 @@ const (
 	AlltoAll
 	AlltoAllV
 	Barrier
+	SparseReduce
+
+	lastOp = SparseReduce
 )
 
 // name is that of HCCL's settings, "" for an unknown operation.
@@ -47,6 +50,8 @@ func (o Op) name() string {
 		return "alltoallv"
 	case Barrier:
 		return "barrier"
+	case SparseReduce:
+		return "sparsereduce"
 	default:
 		return ""
 	}
@@ -79,7 +84,8 @@ type Call struct {
 	Seq uint64
 	// Op is the operation.
 	Op Op
-	// Count is the number of elements: in all of AllReduce, Broadcast and Reduce, else in the part of one rank; 0 in AlltoAllV, where each pair has its own.
+	// Count is the number of elements: in all of AllReduce, Broadcast and Reduce, else in the part of one rank; 0 in AlltoAllV, where each pair
+	// has its own; of SparseReduce the width of a row.
 	Count int
 	// DType is the type of an element, 0 in a Barrier.
 	DType p2p.DType

@@ -24,6 +24,9 @@ func (c chooser) choose(op Op, n int) Choice {
 	if op == AlltoAllV { // no rank knows all counts, so none may choose by them
 		return Choice{Level1: Pairwise}
 	}
+	if op == SparseReduce { // chosen when all counts are known
+		return Choice{}
+	}
 	best, least := Choice{}, math.Inf(1)
 	for _, a := range supports(op) {
 		choice := Choice{Level1: a}

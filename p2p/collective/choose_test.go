@@ -133,7 +133,7 @@ func TestParseAlgorithms(t *testing.T) {
 		"allreduce=level0:mesh;level1:H-D_R":     {AllReduce: "level0:mesh;level1:H-D_R"},
 		"level0:NA;level1:tree;level2:NA":        {AllReduce: "tree", Reduce: "tree", Broadcast: "tree", Barrier: "tree"},
 		"broadcast=ring/tree":                    {AllReduce: "tree", Reduce: "tree", Broadcast: "ring", Barrier: "tree"},
-		"pairwise":                               {AlltoAll: "pairwise", AlltoAllV: "pairwise"},
+		"pairwise":                               {AlltoAll: "pairwise", AlltoAllV: "pairwise", SparseReduce: "pairwise"},
 	} {
 		got, err := ParseAlgorithms(s)
 		if err != nil {

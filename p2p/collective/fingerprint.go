@@ -103,7 +103,7 @@ func decode(b []byte) (fingerprint, error) {
 		f.call.Root = NoRoot
 	}
 	switch {
-	case f.call.Op.name() == "" || b[10] > 1 || b[8] > byte(Pairwise) || b[9] > byte(Pairwise) || b[7] > byte(Avg) || b[6] > byte(p2p.Uint8):
+	case f.call.Op.name() == "" || b[10] > 1 || b[8] > byte(lastAlgorithm) || b[9] > byte(lastAlgorithm) || b[7] > byte(Avg) || b[6] > byte(p2p.Uint8):
 		return fingerprint{}, fmt.Errorf("unknown call % x: %w", b[5:11], errFingerprint)
 	case count > countMax || length > 8*countMax || f.inline > inlineMax || f.inline != 0 && f.inline != f.length:
 		return fingerprint{}, fmt.Errorf("count %d, length %d, %d bytes in the frame: %w", count, length, f.inline, errFingerprint)
