@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,13 +36,13 @@ func benchPushPullCommand() *cli.Command {
 	return &cli.Command{
 		Name: "pushpull", Usage: "pushes and pulls of a dense tensor, by one worker",
 		Description: "Starts servers, each a process of its own, or uses those of --servers. One operation follows another; the median round counts.\n" +
-			"Contents are compared outside the timed part. With --servers the transport is what auto picks, or tcp.",
+			"Contents are compared outside the timed part. With --servers the transport is what auto picks, or tcp.\n" + cpuShareHelp,
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringSliceFlag{Name: "servers", Usage: "addresses of running servers", EnvVars: env("servers")},
 			&cli.StringFlag{Name: "cluster", Value: ps.DefaultCluster, Usage: "`NAME` of their cluster", EnvVars: env("cluster")},
 			&cli.IntFlag{Name: "embedded", Usage: "start `N` servers on this machine; default: as many as replicas", EnvVars: env("embedded")},
 			&cli.IntFlag{Name: "replicas", Usage: "of servers started here: copies of each group, 1 or 3; 0: scratch", EnvVars: env("replicas")},
-			&cli.IntFlag{Name: "shards", Usage: "of servers started here: a power of two; default: by the number of servers", EnvVars: env("shards")},
+			&cli.IntFlag{Name: "shards", Usage: "of servers started here: a power of two; default: 1 for one server, else by their number", EnvVars: env("shards")},
 			&cli.StringFlag{Name: "durability", Value: ps.QuorumMemory, Usage: "of servers started here, with 3 replicas: " + ps.QuorumDisk + " or " + ps.QuorumMemory, EnvVars: env("durability")},
 			&cli.StringFlag{Name: "transport", Value: pushShm, Usage: strings.Join(pushTransports(), ", "), EnvVars: env("bench-transport")},
 			&cli.StringSliceFlag{Name: "sizes", Value: cli.NewStringSlice("1MiB", "4MiB", "64MiB"), Usage: "of the tensor", EnvVars: env("bench-sizes")},
@@ -182,7 +183,10 @@ func (b *pushPull) withServers(ctx context.Context, f func(context.Context) erro
 	b.spec.Worker.Servers = addrs
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	share := cpuShare(os.Environ(), runtime.GOMAXPROCS(0), 1+b.embedded)
+	defer takeShare(share)()
 	procs := newProcesses(b.c.App.ErrWriter, b.c.App.ErrWriter, b.spec.Worker.Logger)
+	procs.env = shareVariable(share)
 	procs.onFailure = func(name string, err error) { cancel(fmt.Errorf("%s ended: %w", name, err)) }
 	defer procs.stopAll()
 	for i := range addrs {
@@ -226,10 +230,18 @@ func (b *pushPull) server(dir string, addrs []string, i int) (process, error) {
 	name := serverName(i)
 	args := []string{
 		"bench", "server", "--cluster", b.spec.Worker.Cluster, "--dir", filepath.Join(dir, name), "--listen", addrs[i], "--servers", strings.Join(addrs, ","),
-		"--replicas", strconv.Itoa(b.c.Int("replicas")), "--shards", strconv.Itoa(b.c.Int("shards")), "--durability", b.c.String("durability"),
+		"--replicas", strconv.Itoa(b.c.Int("replicas")), "--shards", strconv.Itoa(b.shards()), "--durability", b.c.String("durability"),
 		"--transport", b.c.String("transport"), "--log-level", b.c.String("log-level"),
 	}
 	return process{name: name, path: self, args: args, env: foreign(os.Environ())}, nil
+}
+
+// shards is what was asked for, or one for one server: more would only cut its messages.
+func (b *pushPull) shards() int {
+	if n := b.c.Int("shards"); n != 0 || b.embedded > 1 {
+		return n
+	}
+	return 1
 }
 
 func (b *pushPull) cleanUp(dir string) error {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,7 +37,7 @@ func launchCommand() *cli.Command {
 		Description: "ps-worker launch -n 2 --servers 3 -- ps-worker train --data train.libsvm --test test.libsvm\n" +
 			"Each worker gets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, HCCLPS_SERVERS, HCCLPS_JOB, HCCLPS_WORKER and HCCLPS_TOKEN_FILE.\n" +
 			"Without --token-file a token is made: no other process takes part.\n" +
-			"The kill flags prove that nothing is lost: processes are killed with SIGKILL and started again at once.",
+			"The kill flags prove that nothing is lost: processes are killed with SIGKILL and started again at once.\n" + cpuShareHelp,
 		Flags: slices.Concat([]cli.Flag{
 			&cli.IntFlag{Name: "workers", Aliases: []string{"n"}, Value: 1, Usage: "worker processes", EnvVars: env("workers")},
 			&cli.IntFlag{Name: "servers", Value: 3, Usage: "server processes", EnvVars: env("launch-servers")},
@@ -144,6 +145,7 @@ func newLauncher(c *cli.Context) (*launcher, error) {
 		return nil, err
 	}
 	l.procs = newProcesses(c.App.Writer, c.App.ErrWriter, log)
+	l.procs.env = shareVariable(cpuShare(os.Environ(), runtime.GOMAXPROCS(0), len(l.addrs)+c.Int("workers")))
 	return l, l.findToken()
 }
 

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,6 +34,7 @@ type process struct {
 type processes struct {
 	stdout, stderr io.Writer
 	log            *slog.Logger
+	env            []string                     // of each beside its own
 	onFailure      func(name string, err error) // a server ended that nobody killed
 	stopping       bool
 
@@ -69,7 +71,7 @@ func (all *processes) spawn(c *child) error {
 		}
 	}
 	cmd := exec.Command(c.path, c.args...) //nolint:noctx // ended by kill and stopAll, never by a context
-	cmd.Env = c.env
+	cmd.Env = slices.Concat(c.env, all.env)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	out := &lines{to: all.stdout, prefix: "[" + c.name + "] "}
 	errs := &lines{to: all.stderr, prefix: "[" + c.name + "] "}
