@@ -25,9 +25,10 @@ const (
 var arrows = []string{
 	".",
 	"internal/*",
-	"p2p",
-	"p2p/link p2p",
-	"p2p/collective p2p internal/vec",
+	"trace",
+	"p2p trace",
+	"p2p/link p2p trace",
+	"p2p/collective p2p internal/vec trace",
 	"p2p/backend p2p/*",
 	"p2p/p2ptest p2p p2p/inproc",
 	"p2p/+ p2p p2p/hccl/+",
@@ -38,14 +39,14 @@ var arrows = []string{
 	"ps/layout internal/vec",
 	"ps/wire internal/vec",
 	"ps/pstest ps/* worker/* p2p/* checkpoint compress",
-	"ps ps/+ compress checkpoint p2p p2p/link p2p/backend p2p/inproc internal/vec",
-	"ps/+ ps/+ compress checkpoint p2p p2p/link p2p/backend internal/vec",
+	"ps ps/+ compress checkpoint p2p p2p/link p2p/backend p2p/inproc internal/vec trace",
+	"ps/+ ps/+ compress checkpoint p2p p2p/link p2p/backend internal/vec trace",
 	"worker/dataset internal/vec",
 	"worker/metric internal/vec",
 	"worker/model worker worker/dataset worker/metric internal/vec",
-	"worker worker/dataset worker/metric ps/wire ps/layout ps/optim ps/table ps/update compress checkpoint p2p p2p/link p2p/collective p2p/world p2p/backend internal/vec",
-	"cmd/* cmd/* worker/* ps/* checkpoint compress p2p/*",
-	"examples/* worker/* ps/* checkpoint compress p2p/*",
+	"worker worker/dataset worker/metric ps/wire ps/layout ps/optim ps/table ps/update compress checkpoint p2p p2p/link p2p/collective p2p/world p2p/backend internal/vec trace",
+	"cmd/* cmd/* worker/* ps/* checkpoint compress p2p/* trace",
+	"examples/* worker/* ps/* checkpoint compress p2p/* trace",
 }
 
 // onlyTests are imported by no package of the product.
