@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"time"
 
 	"hcclps/worker/dataset"
 )
@@ -35,6 +36,7 @@ type ahead struct {
 	filled   chan error  // the batch has been taken
 	sent     chan uint64 // the step as of which to read
 	done     chan error  // the rows are there
+	until    latest      // when other workers were there
 }
 
 // fetch begins with the next batch, beside what its caller does. fill takes it
@@ -82,7 +84,7 @@ func (a *ahead) read(ctx context.Context, c *Client, u *uniquer, habits []habit)
 	}
 	select {
 	case step := <-a.sent:
-		return p.run(ctx, step)
+		return p.run(ctx, step, &a.until)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -102,6 +104,14 @@ func (a *ahead) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return errors.Join(context.Cause(ctx), <-a.done)
 	}
+}
+
+// others is until when the rows were those of a step that other workers had not done.
+func (a *ahead) others() time.Time {
+	if a == nil {
+		return time.Time{}
+	}
+	return a.until.time()
 }
 
 // settle waits for a cancelled read; its error says nothing new.

@@ -24,9 +24,18 @@ type Audit struct {
 func (c *Client) Audit(ctx context.Context) (Audit, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Deadline)
 	defer cancel()
-	jobs, err := c.servers.jobs(ctx, c.cfg.Job)
+	a, err := c.store.audit(ctx)
 	if err != nil {
-		return Audit{}, fmt.Errorf("audit: %w", err)
+		return a, fmt.Errorf("audit: %w", err)
+	}
+	return a, nil
+}
+
+// audit implements store.
+func (s *servers) audit(ctx context.Context) (Audit, error) {
+	jobs, err := s.jobs(ctx, s.cfg.Job)
+	if err != nil {
+		return Audit{}, err
 	}
 	var first Audit
 	for shard, j := range jobs {
@@ -40,7 +49,7 @@ func (c *Client) Audit(ctx context.Context) (Audit, error) {
 		if shard == 0 {
 			first = a
 		} else if a.Batches != first.Batches || a.Applied != first.Applied {
-			return a, fmt.Errorf("audit: shard %d has %d batches and applied %d, shard 0 has %d and %d", shard, a.Batches, a.Applied, first.Batches, first.Applied)
+			return a, fmt.Errorf("shard %d has %d batches and applied %d, shard 0 has %d and %d", shard, a.Batches, a.Applied, first.Batches, first.Applied)
 		}
 	}
 	slices.Sort(first.Restarted)

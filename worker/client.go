@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +13,7 @@ import (
 	"hcclps/p2p/backend"
 	"hcclps/p2p/link"
 	"hcclps/ps/wire"
+	"hcclps/trace"
 )
 
 // Sync is how the workers of a job wait for each other.
@@ -29,22 +29,23 @@ const (
 // Config says where the servers are and who this worker is. Zero values are
 // good defaults but for Servers.
 type Config struct {
-	Servers   []string       // addresses of any servers of the cluster
-	Cluster   string         // its name; "hcclps"
-	Job       string         // what workers share; "job"
-	Worker    string         // the worker's stable name; "worker-RANK"
-	Rank      int            // [0, World)
-	World     int            // workers of the job; 1
-	Sync      Sync           // fixed by the job's first worker, like the next four
-	Staleness int            // SSP only, steps
-	Parts     int            // parts a step is cut into, a power of two <= 64; 1
-	Sum       bool           // gradients are summed, not averaged over rows
-	Seed      uint64         // of initial parameters and of the order of rows
-	Data      string         // what the batches are cut from, in words: a job is resumed on the same data only
-	Network   link.Network   // nil: sockets without TLS or token; backend.OpenSockets makes others
-	Bulk      backend.Config // what carries bulk, as far as the servers take it too
-	Deadline  time.Duration  // of one push, pull or session call; 60 s
-	Logger    *slog.Logger   // nil: discard
+	Servers   []string        // addresses of any servers of the cluster
+	Cluster   string          // its name; "hcclps"
+	Job       string          // what workers share; "job"
+	Worker    string          // the worker's stable name; "worker-RANK"
+	Rank      int             // [0, World)
+	World     int             // workers of the job; 1
+	Sync      Sync            // fixed by the job's first worker, like the next four
+	Staleness int             // SSP only, steps
+	Parts     int             // parts a step is cut into, a power of two <= 64; 1
+	Sum       bool            // gradients are summed, not averaged over rows
+	Seed      uint64          // of initial parameters and of the order of rows
+	Data      string          // what the batches are cut from, in words: a job is resumed on the same data only
+	Network   link.Network    // nil: sockets without TLS or token; backend.OpenSockets makes others
+	Bulk      backend.Config  // what carries bulk, as far as the servers take it too
+	Deadline  time.Duration   // of one push, pull or session call; 60 s
+	Trace     *trace.Recorder // what this client does is recorded there; nil: a recorder of its own, that is off until Profiler starts it
+	Logger    *slog.Logger    // nil: discard
 }
 
 func (cfg Config) withDefaults() Config {
@@ -68,6 +69,9 @@ func (cfg Config) withDefaults() Config {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Trace == nil {
+		cfg.Trace = trace.New(trace.Config{Process: cfg.Worker, ID: cfg.Rank})
 	}
 	cfg.Bulk.Logger = cfg.Logger
 	return cfg
@@ -97,15 +101,20 @@ func (cfg Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Client is one worker's session with the servers.
+// Client is one worker of a job.
 type Client struct {
-	cfg     Config
-	servers *cluster
-	session session
-	tables  map[string]*table // by name
-	step    atomic.Uint64     // steps this worker has completed: its clock
-	sent    push              // the step under way
-	pulls   sync.Pool         // *pull
+	cfg         Config
+	params      wire.JobParams // the job's
+	incarnation uint64
+	store       store
+	servers     *servers          // nil without
+	tables      map[string]*table // by name
+	step        atomic.Uint64     // steps this worker has completed: its clock
+	cursor      []byte            // after the last completed step
+	finished    bool
+	waits       waits
+	counters    counters
+	prof        *profile
 
 	stop context.CancelCauseFunc
 	done sync.WaitGroup
@@ -130,25 +139,11 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	lc, err := link.NewClient(link.Config{
-		Network: cfg.Network, Pair: bulk.Pair, Upgrade: bulk.Upgrade(), Cluster: cfg.Cluster,
-		// Two processes under one name are two peers: the name alone is no id.
-		ID: cfg.Worker + "-" + rand.Text()[:8], Info: owner(), Logger: cfg.Logger,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("connect: %w", err)
-	}
-	c := &Client{cfg: cfg, servers: newCluster(lc, cfg), tables: map[string]*table{}}
+	c := &Client{cfg: cfg, tables: map[string]*table{}, prof: newProfile(cfg.Trace)}
 	run, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	c.stop = stop
-	for _, part := range []func(context.Context) error{lc.Run, bulk.Run} {
-		c.done.Go(func() {
-			if err := part(run); err != nil {
-				stop(err)
-			}
-		})
-	}
-	if err := c.open(ctx, run); err != nil {
+	c.run(run, bulk.Run)
+	if err := c.open(ctx, run, bulk); err != nil {
 		c.stop(err)
 		c.done.Wait()
 		return nil, fmt.Errorf("connect worker %s to job %s: %w", cfg.Worker, cfg.Job, err)
@@ -156,14 +151,48 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-func (c *Client) open(ctx, run context.Context) error {
-	if err := c.servers.discover(ctx); err != nil {
+// run gives a part of the client its goroutine. One that fails ends the others.
+func (c *Client) run(ctx context.Context, part func(context.Context) error) {
+	c.done.Go(func() {
+		if err := part(ctx); err != nil {
+			c.stop(err)
+		}
+	})
+}
+
+// open makes the store. Its goroutines run in the context run.
+func (c *Client) open(ctx, run context.Context, bulk *backend.Bulk) error {
+	s, err := newServers(c.cfg, bulk, &c.waits, &c.counters)
+	if err != nil {
 		return err
 	}
-	if err := c.openSession(ctx); err != nil {
+	c.run(run, s.link.Run)
+	r, err := s.open(ctx)
+	if err != nil {
 		return err
 	}
-	c.done.Go(func() { c.session.keepLease(run, c) })
+	c.done.Go(func() { s.keepLease(run) })
+	c.resume(r)
+	c.store, c.servers = s, s
+	return nil
+}
+
+// resume goes on where this worker left off.
+func (c *Client) resume(r resumed) {
+	c.params, c.incarnation, c.cursor = r.params, r.incarnation, r.cursor
+	c.step.Store(r.step)
+	for _, t := range r.tables {
+		c.tables[t.Name] = newTable(t)
+	}
+}
+
+// Finish says that this worker has no more steps: nobody waits for it from now
+// on.
+func (c *Client) Finish(ctx context.Context) error {
+	if err := c.store.finish(ctx, c.Clock()); err != nil {
+		return fmt.Errorf("finish at step %d: %w", c.Clock(), err)
+	}
+	c.finished = true
 	return nil
 }
 
@@ -173,7 +202,7 @@ func (c *Client) open(ctx, run context.Context) error {
 func (c *Client) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	err := c.closeSession(ctx)
+	err := c.store.close(ctx, c.finished)
 	c.stop(errors.New("client closed"))
 	c.done.Wait()
 	return err
@@ -186,19 +215,25 @@ func (c *Client) Abandon() {
 	c.done.Wait()
 }
 
+// Rank is this worker's number, 0 <= Rank < World.
+func (c *Client) Rank() int { return c.cfg.Rank }
+
+// World is the number of workers.
+func (c *Client) World() int { return int(c.params.World) }
+
 // Clock is the number of steps this worker has completed.
 func (c *Client) Clock() uint64 { return c.step.Load() }
 
 // Cursor is the data position stored with the last completed step; nil before
 // the first.
-func (c *Client) Cursor() []byte { return c.session.cursor }
+func (c *Client) Cursor() []byte { return c.cursor }
 
 // Incarnation counts the sessions of this worker, from 1: each fences off the
 // ones before.
-func (c *Client) Incarnation() uint64 { return c.session.incarnation }
+func (c *Client) Incarnation() uint64 { return c.incarnation }
 
 // Params are the job's, as its first worker fixed them.
-func (c *Client) Params() wire.JobParams { return c.session.params }
+func (c *Client) Params() wire.JobParams { return c.params }
 
 func owner() string {
 	host, err := os.Hostname()

@@ -63,16 +63,16 @@ type cluster struct {
 	log      *slog.Logger
 	layout   layout.Layout // immutable after discover
 	owner    string        // of this session: host, pid, when opened; set before any push
-	waits    waits
-	counters counters
+	waits    *waits
+	counters *counters
 
 	mu      sync.Mutex
 	leaders map[uint32]string // group -> address that answered last as leader
 }
 
-func newCluster(lc *link.Client, cfg Config) *cluster {
+func newCluster(lc *link.Client, cfg Config, w *waits, n *counters) *cluster {
 	return &cluster{
-		link: lc, seeds: cfg.Servers, job: cfg.Job, deadline: cfg.Deadline, log: cfg.Logger,
+		link: lc, seeds: cfg.Servers, job: cfg.Job, deadline: cfg.Deadline, log: cfg.Logger, waits: w, counters: n,
 		leaders: map[uint32]string{},
 	}
 }
@@ -140,7 +140,7 @@ func (c *cluster) do(ctx context.Context, r request) (wire.Answer, []byte, error
 		ctx, cancel = context.WithTimeout(ctx, c.deadline)
 		defer cancel()
 	}
-	w := c.waits.begin(r.op, r.group)
+	w := c.waits.begin(r.op, groupName(r.group))
 	defer c.waits.end(w)
 	route := link.Route{
 		Op:       fmt.Sprintf("%s at %s", r.op, groupName(r.group)),

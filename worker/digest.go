@@ -46,16 +46,24 @@ func (c *Client) Digest(ctx context.Context) (string, error) {
 
 // Scan visits the rows of a table that were ever pushed to, by ascending key.
 func (c *Client) Scan(ctx context.Context, t Table, visit func(wire.Row) error) error {
-	shards := make([]scan, len(c.session.shards))
+	if err := c.store.scan(ctx, t.spec(), visit); err != nil {
+		return fmt.Errorf("scan table %q: %w", t.spec().Name, err)
+	}
+	return nil
+}
+
+// scan implements store.
+func (s *servers) scan(ctx context.Context, t *wire.Table, visit func(wire.Row) error) error {
+	shards := make([]scan, len(s.session.shards))
 	for i := range shards {
-		shards[i] = scan{c: c, shard: i, table: t.spec()}
+		shards[i] = scan{s: s, shard: i, table: t}
 	}
 	for {
 		least := -1
 		for i := range shards {
 			ok, err := shards[i].fill(ctx)
 			if err != nil {
-				return fmt.Errorf("scan table %q: %w", t.spec().Name, err)
+				return err
 			}
 			if ok && (least < 0 || shards[i].rows[0].Key < shards[least].rows[0].Key) {
 				least = i
@@ -73,7 +81,7 @@ func (c *Client) Scan(ctx context.Context, t Table, visit func(wire.Row) error) 
 
 // scan reads one shard's rows of a table, a page at a time.
 type scan struct {
-	c     *Client
+	s     *servers
 	shard int
 	table *wire.Table
 	rows  []wire.Row
@@ -86,8 +94,8 @@ func (s *scan) fill(ctx context.Context) (bool, error) {
 	if len(s.rows) > 0 || s.over {
 		return len(s.rows) > 0, nil
 	}
-	m := wire.Scan{Target: s.c.target(s.shard), Table: s.table.ID, After: s.after, First: !s.begun, Limit: scanRows}
-	_, body, err := s.c.servers.do(ctx, request{op: "scan", group: layout.GroupOf(s.shard), head: wire.Append(nil, &m), prio: link.Background})
+	m := wire.Scan{Target: s.s.target(s.shard), Table: s.table.ID, After: s.after, First: !s.begun, Limit: scanRows}
+	_, body, err := s.s.do(ctx, request{op: "scan", group: layout.GroupOf(s.shard), head: wire.Append(nil, &m), prio: link.Background})
 	if err != nil {
 		return false, err
 	}

@@ -52,7 +52,7 @@ func (c *Client) Predict(ctx context.Context, m Model, src dataset.Source, sink 
 // read while one is computed.
 func (c *Client) score(ctx context.Context, m Model, src dataset.Source, each func(scores []float32, b *dataset.Batch) error) error {
 	ctx, cancel := context.WithCancel(ctx)
-	s := Step{c: c, ctx: ctx, final: c.session.finished}
+	s := Step{c: c, ctx: ctx, final: c.finished}
 	var batches [2]dataset.Batch
 	cur, next := &batches[0], &batches[1]
 	more, err := src.Next(cur)

@@ -38,11 +38,11 @@ const (
 // newFeed deals batches by number under bsp, and claims ranges from the meta
 // group otherwise.
 func (c *Client) newFeed(src dataset.Source, epochs, accumulate int) feed {
-	p := c.session.params
+	p := c.params
 	if p.Sync == BSP || p.World == 1 {
-		return &dealt{src: src, rank: c.cfg.Rank, world: int(p.World), epochs: epochs, accumulate: accumulate}
+		return &dealt{src: src, rank: c.Rank(), world: c.World(), epochs: epochs, accumulate: accumulate}
 	}
-	return &claimed{c: c, src: src, epochs: epochs, accumulate: accumulate}
+	return &claimed{s: c.servers, src: src, epochs: epochs, accumulate: accumulate}
 }
 
 // dealt is the bsp order: with n batches a step, in step k of an epoch, rank r
@@ -137,7 +137,7 @@ func (d *dealt) resume(cursor []byte) error {
 // claimed is the ssp and asp order: workers claim ranges of batches as they
 // get to them, so a slow one has fewer. A step's batches are of one range.
 type claimed struct {
-	c          *Client
+	s          *servers
 	src        dataset.Source
 	epochs     int
 	accumulate int
@@ -205,25 +205,25 @@ const waitMore = 20 * time.Millisecond
 // more claims the next range. It reports true when a step without data is due:
 // under ssp the workers that have the last batches must not wait for this one.
 func (f *claimed) more(ctx context.Context) (tick bool, err error) {
-	req := wire.ClaimRequest{SessionRef: f.c.ref(), Have: f.claim.Number, Epochs: uint32(f.epochs)}
+	req := wire.ClaimRequest{SessionRef: f.s.ref(), Have: f.claim.Number, Epochs: uint32(f.epochs)}
 	if f.end.batches > 0 {
 		req.EndOf, req.End = f.end.epoch, f.end.batches
 		f.end.batches = 0
 	}
 	var got wire.Claim
-	if err := f.c.servers.control(ctx, "claim data", wire.KindClaim, req, &got); err != nil {
+	if err := f.s.control(ctx, "claim data", wire.KindClaim, req, &got); err != nil {
 		return false, err
 	}
 	if got.Wait == "" {
 		f.claim, f.batch = got, got.From
 		return false, nil
 	}
-	f.c.cfg.Logger.Debug("no batch left but what others have", "workers", got.Wait)
+	f.s.log.Debug("no batch left but what others have", "workers", got.Wait)
 	again := time.NewTimer(waitMore)
 	defer again.Stop()
 	select {
 	case <-again.C:
-		return f.c.session.params.Sync == SSP, nil
+		return f.s.session.params.Sync == SSP, nil
 	case <-ctx.Done():
 		return false, fmt.Errorf("wait for the last batches of %s: %w", got.Wait, context.Cause(ctx))
 	}

@@ -35,7 +35,7 @@ func (c *Client) load(ctx context.Context, dir string) (*Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.cfg.Rank == 0 {
+	if c.Rank() == 0 {
 		for i := range m.Tables {
 			if err := m.Tables[i].readRows(dir, func(wire.Row) error { return nil }); err != nil {
 				return nil, err
@@ -51,50 +51,55 @@ func (c *Client) load(ctx context.Context, dir string) (*Manifest, error) {
 		}
 		m.Tables[i].Table.ID = made.ID
 	}
+	return m, c.store.load(ctx, dir, m)
+}
+
+// load implements store.
+func (s *servers) load(ctx context.Context, dir string, m *Manifest) error {
 	send := func(p wire.Put) error {
 		p.Load = m.id
-		return c.everyShard(func(shard int) error {
-			_, err := c.put(ctx, shard, p, nil)
+		return s.everyShard(func(shard int) error {
+			_, err := s.put(ctx, shard, p, nil)
 			return err
 		})
 	}
-	if c.cfg.Rank != 0 {
-		return m, send(wire.Put{Wait: true})
+	if s.cfg.Rank != 0 {
+		return send(wire.Put{Wait: true})
 	}
-	if whole, err := c.loadBegins(ctx, m.id); whole || err != nil {
-		return m, err
+	if whole, err := s.loadBegins(ctx, m.id); whole || err != nil {
+		return err
 	}
 	for i := range m.Tables {
-		if err := c.loadTable(ctx, dir, m.id, &m.Tables[i]); err != nil {
-			return nil, err
+		if err := s.loadTable(ctx, dir, m.id, &m.Tables[i]); err != nil {
+			return err
 		}
 	}
-	return m, send(wire.Put{Complete: true})
+	return send(wire.Put{Complete: true})
 }
 
 // loadBegins tells every shard of a load. It reports whether all of them have the
 // whole of it already.
-func (c *Client) loadBegins(ctx context.Context, id uint64) (whole bool, err error) {
-	done := make([]bool, len(c.session.shards))
-	err = c.everyShard(func(shard int) error {
+func (s *servers) loadBegins(ctx context.Context, id uint64) (whole bool, err error) {
+	done := make([]bool, len(s.session.shards))
+	err = s.everyShard(func(shard int) error {
 		var err error
-		done[shard], err = c.put(ctx, shard, wire.Put{Load: id}, nil)
+		done[shard], err = s.put(ctx, shard, wire.Put{Load: id}, nil)
 		return err
 	})
 	return !slices.Contains(done, false), err
 }
 
 // loadTable sends each shard its rows of a table.
-func (c *Client) loadTable(ctx context.Context, dir string, id uint64, t *SavedTable) error {
-	bodies := make([][]byte, len(c.session.shards))
+func (s *servers) loadTable(ctx context.Context, dir string, id uint64, t *SavedTable) error {
+	bodies := make([][]byte, len(s.session.shards))
 	message := wire.Put{Load: id, Table: t.Table.ID, Rule: t.Rule}
 	flush := func(shard int) error {
-		_, err := c.put(ctx, shard, message, bodies[shard])
+		_, err := s.put(ctx, shard, message, bodies[shard])
 		bodies[shard] = bodies[shard][:0]
 		return err
 	}
 	err := t.readRows(dir, func(r wire.Row) error {
-		shard := int(c.servers.layout.Group(r.Key)) - 1
+		shard := int(s.layout.Group(r.Key)) - 1
 		bodies[shard] = wire.AppendRow(bodies[shard], r)
 		if len(bodies[shard]) < putSize {
 			return nil
@@ -104,20 +109,20 @@ func (c *Client) loadTable(ctx context.Context, dir string, id uint64, t *SavedT
 	if err != nil {
 		return err
 	}
-	return c.everyShard(flush) // also where there are no rows: for the optimizer's state
+	return s.everyShard(flush) // also where there are no rows: for the optimizer's state
 }
 
-func (c *Client) everyShard(do func(shard int) error) error {
+func (s *servers) everyShard(do func(shard int) error) error {
 	var eg errgroup.Group
-	for i := range c.session.shards {
+	for i := range s.session.shards {
 		eg.Go(func() error { return do(i) })
 	}
 	return eg.Wait()
 }
 
 // put sends a piece of a load to a shard, which may have the whole already.
-func (c *Client) put(ctx context.Context, shard int, m wire.Put, rows []byte) (whole bool, err error) {
-	m.Target = c.target(shard)
+func (s *servers) put(ctx context.Context, shard int, m wire.Put, rows []byte) (whole bool, err error) {
+	m.Target = s.target(shard)
 	r := request{op: "load rows", group: layout.GroupOf(shard), head: wire.Append(nil, &m), prio: link.Push}
 	if m.Wait {
 		r.op = "wait for the load by rank 0"
@@ -125,6 +130,6 @@ func (c *Client) put(ctx context.Context, shard int, m wire.Put, rows []byte) (w
 	if len(rows) > 0 {
 		r.body = [][]byte{rows}
 	}
-	a, _, err := c.servers.do(ctx, r)
+	a, _, err := s.do(ctx, r)
 	return a.Duplicate, err
 }

@@ -20,10 +20,16 @@ func (c *Client) Stop(ctx context.Context) (uint64, error) {
 }
 
 func (c *Client) plan(ctx context.Context, what string, p wire.Plan) (uint64, error) {
-	var made wire.Plan
-	err := c.servers.control(ctx, what, wire.KindPlan, wire.PlanRequest{SessionRef: c.ref(), Plan: p}, &made)
+	at, err := c.store.plan(ctx, what, p)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", what, err)
 	}
-	return made.T, nil
+	return at, nil
+}
+
+// plan implements store.
+func (s *servers) plan(ctx context.Context, what string, p wire.Plan) (uint64, error) {
+	var made wire.Plan
+	err := s.control(ctx, what, wire.KindPlan, wire.PlanRequest{SessionRef: s.ref(), Plan: p}, &made)
+	return made.T, err
 }

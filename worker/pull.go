@@ -24,11 +24,11 @@ type Read struct {
 // always the worker's own. Rows never pushed to are their initial values, and
 // pulling them changes nothing. Shards are asked in parallel.
 func (c *Client) Pull(ctx context.Context, reads ...Read) error {
-	p, err := c.newPull(reads)
+	p, err := c.store.read(reads)
 	if err != nil {
 		return fmt.Errorf("pull: %w", err)
 	}
-	if err := p.run(ctx, c.Clock()); err != nil {
+	if err := p.run(ctx, c.Clock(), nil); err != nil {
 		return fmt.Errorf("pull at step %d: %w", c.Clock(), err)
 	}
 	return nil
@@ -36,11 +36,11 @@ func (c *Client) Pull(ctx context.Context, reads ...Read) error {
 
 // PullFinal waits until every worker of the job has finished, and reads.
 func (c *Client) PullFinal(ctx context.Context, reads ...Read) error {
-	p, err := c.newPull(reads)
+	p, err := c.store.read(reads)
 	if err != nil {
 		return fmt.Errorf("pull: %w", err)
 	}
-	if err := p.run(ctx, wire.Infinity); err != nil {
+	if err := p.run(ctx, wire.Infinity, nil); err != nil {
 		return fmt.Errorf("pull after the last step: %w", err)
 	}
 	return nil
@@ -49,9 +49,11 @@ func (c *Client) PullFinal(ctx context.Context, reads ...Read) error {
 // pull is one read of some tables, cut by shard. It is run once; then its memory
 // serves a later one.
 type pull struct {
-	c      *Client
+	s      *servers
 	reads  []keyed // ascending table id
+	cuts   []cut   // of each
 	shards []exchange
+	until  *latest // nil: nobody asks
 }
 
 // exchange is the memory of what is said to one shard.
@@ -60,39 +62,49 @@ type exchange struct {
 	answer scatter
 }
 
-// keyed is a Read in the form the servers know: rows of the table, dense
+// keyed is a Read in the form that stores know: rows of the table, dense
 // tensors as blocks.
 type keyed struct {
 	table *wire.Table
 	keys  []uint64
 	out   []float32 // the last row of a dense tensor may be short
-	cut   cut
 }
 
-func (c *Client) newPull(reads []Read) (*pull, error) {
-	p, _ := c.pulls.Get().(*pull)
+// read implements store.
+func (s *servers) read(reads []Read) (reader, error) {
+	p, _ := s.pulls.Get().(*pull)
 	if p == nil {
-		p = &pull{c: c, shards: make([]exchange, len(c.session.shards))}
+		p = &pull{s: s, shards: make([]exchange, len(s.session.shards))}
 	}
-	p.reads = slices.Grow(p.reads[:0], len(reads))[:len(reads)]
-	for i, r := range reads {
-		if err := c.key(&p.reads[i], r); err != nil {
-			return nil, err
-		}
+	var err error
+	if p.reads, err = keyAll(p.reads, reads); err != nil {
+		return nil, err
 	}
-	slices.SortFunc(p.reads, func(a, b keyed) int { return int(a.table.ID) - int(b.table.ID) })
-	for i := 1; i < len(p.reads); i++ {
-		if p.reads[i-1].table.ID == p.reads[i].table.ID {
-			return nil, fmt.Errorf("table %q is there twice", p.reads[i].table.Name)
-		}
-	}
+	p.cuts = slices.Grow(p.cuts[:0], len(p.reads))[:len(p.reads)]
 	for i := range p.reads {
-		p.reads[i].cut.deal(c.servers.layout, 1, p.reads[i].keys)
+		p.cuts[i].deal(s.layout, 1, p.reads[i].keys)
 	}
 	return p, nil
 }
 
-func (c *Client) key(k *keyed, r Read) error {
+// keyAll puts reads into the form of keyed, ascending by table, in the memory of out.
+func keyAll(out []keyed, reads []Read) ([]keyed, error) {
+	out = slices.Grow(out[:0], len(reads))[:len(reads)]
+	for i, r := range reads {
+		if err := out[i].set(r); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(out, func(a, b keyed) int { return int(a.table.ID) - int(b.table.ID) })
+	for i := 1; i < len(out); i++ {
+		if out[i-1].table.ID == out[i].table.ID {
+			return nil, fmt.Errorf("table %q is there twice", out[i].table.Name)
+		}
+	}
+	return out, nil
+}
+
+func (k *keyed) set(r Read) error {
 	t := r.Table.spec()
 	k.table, k.keys, k.out = t, r.Keys, r.Out
 	want := len(r.Keys) * int(t.Dim)
@@ -129,16 +141,17 @@ func unordered(keys []uint64) int {
 
 // run asks every shard that owns one of the keys, or all of them whether the
 // job has ended.
-func (p *pull) run(ctx context.Context, step uint64) error {
+func (p *pull) run(ctx context.Context, step uint64, until *latest) error {
+	p.until = until
 	defer p.keep()
 	eg, ectx := errgroup.WithContext(ctx)
-	for s := range p.c.session.shards {
+	for s := range p.s.session.shards {
 		eg.Go(func() error { return p.shard(ectx, s, step) })
 	}
 	if err := eg.Wait(); err != nil {
 		return err
 	}
-	p.c.servers.counters.pulls.Add(1)
+	p.s.counters.pulls.Add(1)
 	return nil
 }
 
@@ -148,7 +161,7 @@ func (p *pull) keep() {
 		k := &p.reads[i]
 		k.table, k.keys, k.out = nil, nil, nil
 	}
-	p.c.pulls.Put(p)
+	p.s.pulls.Put(p)
 }
 
 func (p *pull) shard(ctx context.Context, s int, step uint64) error {
@@ -158,7 +171,7 @@ func (p *pull) shard(ctx context.Context, s int, step uint64) error {
 	rows := 0
 	for i := range p.reads {
 		k := &p.reads[i]
-		at := k.cut.of(s, 0)
+		at := p.cuts[i].of(s, 0)
 		if len(at) == 0 {
 			continue
 		}
@@ -169,10 +182,10 @@ func (p *pull) shard(ctx context.Context, s int, step uint64) error {
 	if rows == 0 && step != wire.Infinity { // the end is waited for at every shard
 		return nil
 	}
-	pos := &p.c.session.shards[s]
+	pos := &p.s.session.shards[s]
 	// A shard that was ahead when the session opened has this step already: it
 	// answers as of where it is.
-	m := wire.Pull{Target: p.c.target(s), Step: max(step, pos.resumed)}
+	m := wire.Pull{Target: p.s.target(s), Step: max(step, pos.resumed)}
 	pos.stamp(&m)
 	if step != wire.Infinity {
 		m.Own = max(m.Own, step)
@@ -181,7 +194,7 @@ func (p *pull) shard(ctx context.Context, s int, step uint64) error {
 	if step == wire.Infinity {
 		what = "pull after the last step"
 	}
-	a, _, err := p.c.servers.do(ctx, request{
+	a, _, err := p.s.do(ctx, request{
 		op: what, group: layout.GroupOf(s), head: wire.Append(nil, &m), body: [][]byte{x.body}, prio: link.Pull, sink: x.answer.begin,
 	})
 	if err != nil {
@@ -191,7 +204,7 @@ func (p *pull) shard(ctx context.Context, s int, step uint64) error {
 		return fmt.Errorf("%s at shard %d: answer of %d bytes, want %d", what, s, x.answer.came, x.answer.size)
 	}
 	pos.advance(a)
-	n := &p.c.servers.counters
+	n := p.s.counters
 	n.pulledRows.Add(uint64(rows))
 	n.pulledBytes.Add(uint64(x.answer.size))
 	return nil

@@ -26,53 +26,67 @@ type Gradient struct {
 // returns when all have; then Clock has advanced. After an error other than
 // the end of ctx the step may be pushed again with the same contents only.
 func (c *Client) Push(ctx context.Context, rows int, cursor []byte, grads ...Gradient) error {
-	p, err := c.encode(rows, cursor, grads)
-	if err == nil {
-		err = p.run(ctx)
+	_, err := c.push(ctx, &commit{rows: rows, cursor: cursor, grads: grads})
+	return err
+}
+
+// push gives a step to the store. It returns what all workers have lost in it, as far
+// as the store knows.
+func (c *Client) push(ctx context.Context, s *commit) (outcome, error) {
+	s.step = c.Clock()
+	if len(s.cursor) > wire.MaxCursor {
+		return outcome{}, fmt.Errorf("push step %d: cursor of %d bytes is over %d", s.step, len(s.cursor), wire.MaxCursor)
 	}
+	all, err := c.store.push(ctx, s)
 	if err != nil {
-		return fmt.Errorf("push step %d: %w", c.Clock(), err)
+		return all, fmt.Errorf("push step %d: %w", s.step, err)
 	}
 	c.step.Add(1)
-	c.session.cursor = append([]byte(nil), cursor...)
-	return nil
+	c.cursor = append([]byte(nil), s.cursor...)
+	return all, nil
 }
 
 // push is one step. Its gradients are sent from where they lie, and do not change
 // before every shard has acknowledged it: a resend sends the same bytes. A client
 // has one, whose memory serves step after step.
 type push struct {
-	c      *Client
+	s      *servers
 	step   uint64
 	rows   uint32
 	cursor []byte
 	bodies []body // [shard x parts + part]
 	cuts   []*cut // one a table of the step
+	others latest // until when other workers were waited for
 }
 
-func (c *Client) encode(rows int, cursor []byte, grads []Gradient) (*push, error) {
-	if len(cursor) > wire.MaxCursor {
-		return nil, fmt.Errorf("cursor of %d bytes is over %d", len(cursor), wire.MaxCursor)
+// push implements store.
+func (s *servers) push(ctx context.Context, c *commit) (outcome, error) {
+	p, err := s.encode(c)
+	if err == nil {
+		err = p.run(ctx)
 	}
-	parts := int(c.session.params.Parts)
-	shards := len(c.servers.layout.Shards)
-	p := &c.sent
-	p.c, p.step, p.rows, p.cursor = c, c.Clock(), uint32(rows), cursor
+	return outcome{loss: c.loss, others: s.sent.others.time()}, err
+}
+
+func (s *servers) encode(c *commit) (*push, error) {
+	parts := int(s.session.params.Parts)
+	shards := len(s.layout.Shards)
+	p := &s.sent
+	p.s, p.step, p.rows, p.cursor = s, c.step, uint32(c.rows), c.cursor
 	if len(p.bodies) != shards*parts {
 		p.bodies = make([]body, shards*parts)
 	}
 	for i := range p.bodies {
 		p.bodies[i].reset()
 	}
-	for len(p.cuts) < len(grads) {
+	for len(p.cuts) < len(c.grads) {
 		p.cuts = append(p.cuts, &cut{})
 	}
-	grads = slices.Clone(grads)
-	slices.SortFunc(grads, func(a, b Gradient) int { return int(a.Table.spec().ID) - int(b.Table.spec().ID) })
+	grads, err := byTable(c.grads)
+	if err != nil {
+		return nil, err
+	}
 	for i := range grads {
-		if i > 0 && same(grads[i].Table, grads[i-1].Table) {
-			return nil, fmt.Errorf("table %q is there twice", grads[i].Table.spec().Name)
-		}
 		if err := p.add(grads[i], p.cuts[i]); err != nil {
 			return nil, err
 		}
@@ -80,28 +94,49 @@ func (c *Client) encode(rows int, cursor []byte, grads []Gradient) (*push, error
 	return p, nil
 }
 
-// add gives each body that gets some of a table's rows a section of it.
-func (p *push) add(g Gradient, cut *cut) error {
+// byTable is gradients in the order of their tables, each once.
+func byTable(grads []Gradient) ([]Gradient, error) {
+	grads = slices.Clone(grads)
+	slices.SortFunc(grads, func(a, b Gradient) int { return int(a.Table.spec().ID) - int(b.Table.spec().ID) })
+	for i := range grads {
+		if i > 0 && same(grads[i].Table, grads[i-1].Table) {
+			return nil, fmt.Errorf("table %q is there twice", grads[i].Table.spec().Name)
+		}
+	}
+	return grads, nil
+}
+
+// rowsOf checks a gradient and gives the keys of its rows; those of a dense tensor are
+// its blocks.
+func (g *Gradient) rowsOf() ([]uint64, error) {
 	t := g.Table.spec()
-	dim := int(t.Dim)
-	keys, want := g.Keys, len(g.Keys)*dim
+	keys, want := g.Keys, len(g.Keys)*int(t.Dim)
 	if dense(g.Table) && keys == nil {
 		keys, want = blockKeys(t), elements(t)
 	}
 	if len(g.Values) != want {
-		return fmt.Errorf("table %q: %d gradient floats, want %d: %d rows of %d", t.Name, len(g.Values), want, len(keys), dim)
+		return nil, fmt.Errorf("table %q: %d gradient floats, want %d: %d rows of %d", t.Name, len(g.Values), want, len(keys), t.Dim)
 	}
 	if i := unordered(keys); i > 0 {
-		return fmt.Errorf("table %q: key %d after key %d: want strictly ascending keys", t.Name, keys[i], keys[i-1])
+		return nil, fmt.Errorf("table %q: key %d after key %d: want strictly ascending keys", t.Name, keys[i], keys[i-1])
 	}
-	cut.deal(p.c.servers.layout, len(p.bodies)/len(p.c.servers.layout.Shards), keys)
-	all := wire.Section{Table: t.ID, Dim: dim, Keys: keys, Values: g.Values}
+	return keys, nil
+}
+
+// add gives each body that gets some of a table's rows a section of it.
+func (p *push) add(g Gradient, cut *cut) error {
+	keys, err := g.rowsOf()
+	if err != nil {
+		return err
+	}
+	cut.deal(p.s.layout, len(p.bodies)/len(p.s.layout.Shards), keys)
+	all := wire.Section{Table: g.Table.spec().ID, Dim: int(g.Table.spec().Dim), Keys: keys, Values: g.Values}
 	for b, at := range cut.positions {
 		if len(at) > 0 {
 			p.bodies[b].add(all, at)
 		}
 	}
-	p.c.servers.counters.pushedRows.Add(uint64(len(keys)))
+	p.s.counters.pushedRows.Add(uint64(len(keys)))
 	return nil
 }
 
@@ -115,10 +150,10 @@ func (p *push) run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // a step that nobody waits for is not begun
 	}
-	if err := p.c.session.holdsLease(ctx); err != nil {
+	if err := p.s.session.holdsLease(ctx); err != nil {
 		return err
 	}
-	shards := len(p.c.session.shards)
+	shards := len(p.s.session.shards)
 	parts := len(p.bodies) / shards
 	eg, ectx := errgroup.WithContext(ctx)
 	eg.SetLimit(under * shards)
@@ -132,7 +167,7 @@ func (p *push) run(ctx context.Context) error {
 
 func (p *push) send(ctx context.Context, shard, part, parts int) error {
 	body := &p.bodies[shard*parts+part]
-	m := wire.Push{Target: p.c.target(shard), Step: p.step, Part: uint32(part), Parts: uint32(parts), Rows: p.rows}
+	m := wire.Push{Target: p.s.target(shard), Step: p.step, Part: uint32(part), Parts: uint32(parts), Rows: p.rows}
 	if part == parts-1 {
 		m.Cursor = p.cursor
 	}
@@ -144,16 +179,16 @@ func (p *push) send(ctx context.Context, shard, part, parts int) error {
 	if body.size > 0 {
 		r.source = body
 	}
-	a, _, err := p.c.servers.do(ctx, r)
+	a, _, err := p.s.do(ctx, r)
 	if err != nil {
 		return err
 	}
-	n := &p.c.servers.counters
+	n := p.s.counters
 	n.pushes.Add(1)
 	n.pushedBytes.Add(uint64(body.size))
 	if a.Duplicate {
 		n.duplicatePushes.Add(1)
 	}
-	p.c.session.shards[shard].advance(a)
+	p.s.session.shards[shard].advance(a)
 	return nil
 }

@@ -49,12 +49,12 @@ func (r *reading) prepare(u *uniquer) {
 }
 
 // pullOf is a pull of all rows of prepared readings.
-func (c *Client) pullOf(readings []*reading) (*pull, error) {
+func (c *Client) pullOf(readings []*reading) (reader, error) {
 	reads := make([]Read, len(readings))
 	for i, r := range readings {
 		reads[i] = Read{Table: r.table, Keys: r.keys, Out: r.rows}
 	}
-	return c.newPull(reads)
+	return c.store.read(reads)
 }
 
 // read reads the rows of a use that nobody has foreseen.
@@ -64,7 +64,7 @@ func (s *Step) read(ctx context.Context, r *reading) error {
 	if err != nil {
 		return err
 	}
-	return p.run(ctx, s.at())
+	return p.run(ctx, s.at(), nil)
 }
 
 func sized(b []float32, n int) []float32 {

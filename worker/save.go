@@ -31,7 +31,7 @@ func (c *Client) Save(ctx context.Context, dir string, about About) error {
 }
 
 func (c *Client) save(ctx context.Context, dir string, about About) error {
-	if c.session.finished {
+	if c.finished {
 		if err := c.PullFinal(ctx); err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (c *Client) saveTable(ctx context.Context, dir, file string, t *table) (Sav
 	err := writeFile(dir, file, func(to io.Writer) error {
 		w := newRowWriter(to)
 		var err error
-		if s.Rule, err = c.rule(ctx, t); err != nil {
+		if s.Rule, err = c.store.rule(ctx, &t.Table); err != nil {
 			return err
 		}
 		err = c.Scan(ctx, t, func(r wire.Row) error {
@@ -146,13 +146,12 @@ func (c *Client) saveTable(ctx context.Context, dir, file string, t *table) (Sav
 	return s, err
 }
 
-// rule is what a table's optimizer remembers, of the shard that has seen most
-// steps.
-func (c *Client) rule(ctx context.Context, t *table) (wire.RuleState, error) {
+// rule implements store: that of the shard that has seen most steps.
+func (s *servers) rule(ctx context.Context, t *wire.Table) (wire.RuleState, error) {
 	var most wire.RuleState
-	for i := range c.session.shards {
-		m := wire.Rule{Target: c.target(i), Table: t.ID}
-		_, body, err := c.servers.do(ctx, request{op: "ask for the optimizer's state", group: layout.GroupOf(i), head: wire.Append(nil, &m), prio: link.Background})
+	for i := range s.session.shards {
+		m := wire.Rule{Target: s.target(i), Table: t.ID}
+		_, body, err := s.do(ctx, request{op: "ask for the optimizer's state", group: layout.GroupOf(i), head: wire.Append(nil, &m), prio: link.Background})
 		if err != nil {
 			return most, err
 		}

@@ -20,9 +20,7 @@ type session struct {
 	incarnation uint64
 	params      wire.JobParams
 	lease       time.Duration
-	cursor      []byte // after the last completed step
 	shards      []shardPosition
-	finished    bool
 
 	mu      sync.Mutex
 	renewed time.Time     // start of the last renewal that was answered
@@ -57,88 +55,98 @@ func (p *shardPosition) stamp(m *wire.Pull) {
 	m.Own, m.Term, m.Index = p.done, p.term, p.index
 }
 
-func (c *Client) jobParams() wire.JobParams {
+// resumed is where a session goes on.
+type resumed struct {
+	step        uint64
+	cursor      []byte // after the last completed step; nil: none
+	incarnation uint64
+	params      wire.JobParams
+	tables      []wire.Table
+}
+
+func (cfg Config) jobParams() wire.JobParams {
 	return wire.JobParams{
-		World: uint32(c.cfg.World), Sync: c.cfg.Sync, Staleness: uint32(c.cfg.Staleness),
-		Parts: uint32(c.cfg.Parts), Sum: c.cfg.Sum, Seed: c.cfg.Seed, Data: c.cfg.Data,
+		World: uint32(cfg.World), Sync: cfg.Sync, Staleness: uint32(cfg.Staleness),
+		Parts: uint32(cfg.Parts), Sum: cfg.Sum, Seed: cfg.Seed, Data: cfg.Data,
 	}
 }
 
-// openSession gets a new incarnation from the meta group, fences off older
+// open gets a new incarnation from the meta group, fences off older
 // ones at every shard, and resumes after the last step that all shards have.
-func (c *Client) openSession(ctx context.Context) error {
+func (s *servers) open(ctx context.Context) (resumed, error) {
+	if err := s.discover(ctx); err != nil {
+		return resumed{}, err
+	}
 	var opened wire.OpenReply
 	start := time.Now()
-	err := c.servers.control(ctx, "open session", wire.KindOpen, wire.OpenRequest{
-		Job: c.cfg.Job, Worker: c.cfg.Worker, Rank: uint32(c.cfg.Rank), Params: c.jobParams(), Owner: owner(),
+	err := s.control(ctx, "open session", wire.KindOpen, wire.OpenRequest{
+		Job: s.cfg.Job, Worker: s.cfg.Worker, Rank: uint32(s.cfg.Rank), Params: s.cfg.jobParams(), Owner: owner(),
 	}, &opened)
 	if err != nil {
-		return err
+		return resumed{}, err
 	}
 	if opened.Lease < time.Millisecond {
-		return fmt.Errorf("open session: the servers grant a lease of %v", opened.Lease)
+		return resumed{}, fmt.Errorf("open session: the servers grant a lease of %v", opened.Lease)
 	}
-	s := &c.session
-	s.incarnation, s.params, s.lease = opened.Incarnation, opened.Params, opened.Lease
-	s.renewed, s.changed = start, make(chan struct{})
-	c.servers.owner = opened.Owner
-	for _, t := range opened.Tables {
-		c.tables[t.Name] = newTable(t)
-	}
-	return c.fence(ctx, opened)
+	n := &s.session
+	n.incarnation, n.params, n.lease = opened.Incarnation, opened.Params, opened.Lease
+	n.renewed, n.changed = start, make(chan struct{})
+	s.owner = opened.Owner
+	r, err := s.fence(ctx, opened)
+	r.incarnation, r.params, r.tables = opened.Incarnation, opened.Params, opened.Tables
+	return r, err
 }
 
-func (c *Client) fence(ctx context.Context, opened wire.OpenReply) error {
-	shards := len(c.servers.layout.Shards)
+func (s *servers) fence(ctx context.Context, opened wire.OpenReply) (r resumed, err error) {
+	shards := len(s.layout.Shards)
 	answers := make([]wire.Answer, shards)
 	eg, ectx := errgroup.WithContext(ctx)
 	for i := range shards {
 		eg.Go(func() error {
-			m := wire.Fence{Target: c.target(i), Params: opened.Params, Rank: uint32(c.cfg.Rank), Owner: opened.Owner}
+			m := wire.Fence{Target: s.target(i), Params: opened.Params, Rank: uint32(s.cfg.Rank), Owner: opened.Owner}
 			var err error
-			answers[i], _, err = c.servers.do(ectx, request{op: "open session", group: layout.GroupOf(i), head: wire.Append(nil, &m), prio: link.Push})
+			answers[i], _, err = s.do(ectx, request{op: "open session", group: layout.GroupOf(i), head: wire.Append(nil, &m), prio: link.Push})
 			return err
 		})
 	}
 	if err := eg.Wait(); err != nil {
-		return err
+		return r, err
 	}
-	s := &c.session
-	s.shards = make([]shardPosition, shards)
+	s.session.shards = make([]shardPosition, shards)
 	first := 0
 	for i, a := range answers {
-		s.shards[i].advance(a)
-		s.shards[i].resumed = a.Done
+		s.session.shards[i].advance(a)
+		s.session.shards[i].resumed = a.Done
 		if a.Done < answers[first].Done {
 			first = i
 		}
 	}
-	c.step.Store(answers[first].Done)
-	s.cursor = answers[first].Cursor
-	if len(s.cursor) == 0 {
-		s.cursor = nil
+	r.step = answers[first].Done
+	if r.cursor = answers[first].Cursor; len(r.cursor) == 0 {
+		r.cursor = nil
 	}
 	if opened.Rejoin != nil {
-		c.step.Store(max(c.Clock(), *opened.Rejoin))
-		if s.params.Sync != BSP {
-			s.cursor = nil // what it had claimed was handed on
+		r.step = max(r.step, *opened.Rejoin)
+		if opened.Params.Sync != BSP {
+			r.cursor = nil // what it had claimed was handed on
 		}
 	}
-	c.cfg.Logger.Info("session open", "job", c.cfg.Job, "worker", c.cfg.Worker, "incarnation", s.incarnation, "step", c.Clock())
-	return nil
+	s.log.Info("session open", "job", s.cfg.Job, "worker", s.cfg.Worker, "incarnation", opened.Incarnation, "step", r.step)
+	return r, nil
 }
 
-func (c *Client) target(shard int) wire.Target {
-	return wire.Target{Group: layout.GroupOf(shard), Job: c.cfg.Job, Worker: c.cfg.Worker, Incarnation: c.session.incarnation}
+func (s *servers) target(shard int) wire.Target {
+	return wire.Target{Group: layout.GroupOf(shard), Job: s.cfg.Job, Worker: s.cfg.Worker, Incarnation: s.session.incarnation}
 }
 
-func (c *Client) ref() wire.SessionRef {
-	return wire.SessionRef{Job: c.cfg.Job, Worker: c.cfg.Worker, Incarnation: c.session.incarnation}
+func (s *servers) ref() wire.SessionRef {
+	return wire.SessionRef{Job: s.cfg.Job, Worker: s.cfg.Worker, Incarnation: s.session.incarnation}
 }
 
 // keepLease renews the lease three times per term until ctx ends.
-func (s *session) keepLease(ctx context.Context, c *Client) {
-	tick := time.NewTicker(s.lease / 3)
+func (s *servers) keepLease(ctx context.Context) {
+	n := &s.session
+	tick := time.NewTicker(n.lease / 3)
 	defer tick.Stop()
 	for {
 		select {
@@ -147,18 +155,18 @@ func (s *session) keepLease(ctx context.Context, c *Client) {
 		case <-tick.C:
 		}
 		start := time.Now()
-		renew, cancel := context.WithTimeout(ctx, s.lease/3)
-		err := c.servers.control(renew, "renew lease", wire.KindRenew, wire.RenewRequest{SessionRef: c.ref()}, nil)
+		renew, cancel := context.WithTimeout(ctx, n.lease/3)
+		err := s.control(renew, "renew lease", wire.KindRenew, wire.RenewRequest{SessionRef: s.ref()}, nil)
 		cancel()
 		var refused *RefusedError
 		switch {
 		case err == nil:
-			s.renewal(start, nil)
+			n.renewal(start, nil)
 		case errors.As(err, &refused):
-			s.renewal(start, err)
+			n.renewal(start, err)
 			return
 		default:
-			c.cfg.Logger.Warn("lease not renewed", "err", err)
+			s.log.Warn("lease not renewed", "err", err)
 		}
 	}
 }
@@ -193,29 +201,25 @@ func (s *session) holdsLease(ctx context.Context) error {
 	}
 }
 
-// Finish says that this worker has no more steps: nobody waits for it from now
-// on.
-func (c *Client) Finish(ctx context.Context) error {
+// finish implements store.
+func (s *servers) finish(ctx context.Context, step uint64) error {
 	eg, ectx := errgroup.WithContext(ctx)
-	for i := range c.session.shards {
+	for i := range s.session.shards {
 		eg.Go(func() error {
-			m := wire.Finish{Target: c.target(i), Step: c.Clock()}
-			a, _, err := c.servers.do(ectx, request{op: "finish", group: layout.GroupOf(i), head: wire.Append(nil, &m), prio: link.Push})
+			m := wire.Finish{Target: s.target(i), Step: step}
+			a, _, err := s.do(ectx, request{op: "finish", group: layout.GroupOf(i), head: wire.Append(nil, &m), prio: link.Push})
 			if err == nil {
-				c.session.shards[i].advance(a)
+				s.session.shards[i].advance(a)
 			}
 			return err
 		})
 	}
-	if err := eg.Wait(); err != nil {
-		return fmt.Errorf("finish at step %d: %w", c.Clock(), err)
-	}
-	c.session.finished = true
-	return nil
+	return eg.Wait()
 }
 
-func (c *Client) closeSession(ctx context.Context) error {
-	err := c.servers.control(ctx, "close session", wire.KindClose, wire.CloseRequest{SessionRef: c.ref(), Finished: c.session.finished}, nil)
+// close implements store.
+func (s *servers) close(ctx context.Context, finished bool) error {
+	err := s.control(ctx, "close session", wire.KindClose, wire.CloseRequest{SessionRef: s.ref(), Finished: finished}, nil)
 	if errors.Is(err, ErrFenced) || errors.Is(err, ErrExpelled) {
 		return nil // nothing left to close
 	}

@@ -17,15 +17,17 @@ type Stats struct {
 	PushedRows      uint64 // rows of parameters, after merging duplicate keys
 	PulledBytes     uint64
 	PushedBytes     uint64
+	Time            Times // of Train
 }
 
 // Stats may be called at any time.
 func (c *Client) Stats() Stats {
-	n := &c.servers.counters
+	n := &c.counters
 	return Stats{
 		Steps:  c.Clock(),
 		Pushes: n.pushes.Load(), RetriedPushes: n.retriedPushes.Load(), DuplicatePushes: n.duplicatePushes.Load(),
 		Pulls: n.pulls.Load(), PulledRows: n.pulledRows.Load(), PushedRows: n.pushedRows.Load(),
 		PulledBytes: n.pulledBytes.Load(), PushedBytes: n.pushedBytes.Load(),
+		Time: c.prof.times(),
 	}
 }

@@ -39,8 +39,9 @@ type Step struct {
 	training bool
 	final    bool // read after every worker has finished
 
-	accumulates bool     // a step may be several batches
-	tallies     []*tally // their gradients so far, in order of use
+	clock       *stopwatch // of the goroutine that trains; nil: another one's
+	accumulates bool       // a step may be several batches
+	tallies     []*tally   // their gradients so far, in order of use
 
 	ready    []*operand // read ahead for this batch, in order of use
 	operands []*operand // used so far

@@ -114,7 +114,7 @@ func (c *Client) create(ctx context.Context, w wire.Table, init Init, opt Optimi
 		w.NonFinite = "reject"
 	}
 	w.Schedule = opt.Schedule
-	w.Seed = tableSeed(c.session.params.Seed, w.Name)
+	w.Seed = tableSeed(c.params.Seed, w.Name)
 	if known := c.tables[w.Name]; known != nil {
 		w.Seed = known.Seed // a loaded table keeps the initial rows of where it comes from
 	}
@@ -123,14 +123,19 @@ func (c *Client) create(ctx context.Context, w wire.Table, init Init, opt Optimi
 
 // agree creates a table as described, or finds it.
 func (c *Client) agree(ctx context.Context, w wire.Table) (*table, error) {
-	var made wire.Table
-	err := c.servers.control(ctx, fmt.Sprintf("create table %q", w.Name), wire.KindTable, wire.TableRequest{SessionRef: c.ref(), Table: w}, &made)
+	made, err := c.store.agree(ctx, w)
 	if err != nil {
 		return nil, fmt.Errorf("create table %q: %w", w.Name, err)
 	}
 	t := newTable(made)
 	c.tables[made.Name] = t
 	return t, nil
+}
+
+// agree implements store.
+func (s *servers) agree(ctx context.Context, w wire.Table) (made wire.Table, err error) {
+	err = s.control(ctx, fmt.Sprintf("create table %q", w.Name), wire.KindTable, wire.TableRequest{SessionRef: s.ref(), Table: w}, &made)
+	return made, err
 }
 
 // tableSeed gives every table of a job its own initial rows.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"hcclps/trace"
 	"hcclps/worker/dataset"
 )
 
@@ -113,19 +114,23 @@ type trainer struct {
 	rows     int
 	lossSum  float64
 	lossRows int
+	span     trace.Span
+	clock    *stopwatch
 }
 
 func (t *trainer) run(ctx context.Context, src dataset.Source) error {
 	err := t.opt.defaults()
 	if err == nil {
-		t.watch, err = newWatch(&t.opt, t.c.cfg.Rank, regression(t.m))
+		t.watch, err = newWatch(&t.opt, t.c.Rank(), regression(t.m))
 	}
 	if err != nil {
 		return err
 	}
 	t.feed = t.c.newFeed(src, t.opt.Epochs, t.opt.Accumulate)
-	t.step = Step{c: t.c, training: true, accumulates: t.opt.Accumulate > 1}
-	if err := t.feed.resume(t.watch.resume(t.c.session.cursor)); err != nil {
+	t.clock = &stopwatch{p: t.c.prof, since: time.Now()}
+	defer t.clock.turn(other)
+	t.step = Step{c: t.c, training: true, accumulates: t.opt.Accumulate > 1, clock: t.clock}
+	if err := t.feed.resume(t.watch.resume(t.c.cursor)); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -174,7 +179,7 @@ func (t *trainer) loop(ctx context.Context) error {
 		if first {
 			t.pre = t.step.fetch(ctx, next, fill)
 		}
-		if err := <-t.pre.filled; err != nil {
+		if err := t.filled(); err != nil {
 			return err
 		}
 		if got == another {
@@ -195,13 +200,32 @@ func (t *trainer) loop(ctx context.Context) error {
 
 // take begins a batch when what was read ahead for it is there.
 func (t *trainer) take(ctx context.Context, b *dataset.Batch) error {
+	if t.rows == 0 {
+		t.begin()
+	}
 	pre := t.pre
 	t.pre = nil
-	if err := pre.wait(ctx); err != nil {
+	stage := t.clock.enter(pulling, t.c.Clock())
+	err := pre.wait(ctx)
+	stage.leave(pre.others())
+	if err != nil {
 		return err
 	}
 	t.step.begin(b, pre)
 	return nil
+}
+
+// begin begins a step's span.
+func (t *trainer) begin() {
+	t.span = t.c.prof.train.Begin(trace.StepName)
+	t.span.Step = int64(t.c.Clock())
+}
+
+// filled waits until the next batch has been taken.
+func (t *trainer) filled() error {
+	stage := t.clock.enter(fetching, t.c.Clock())
+	defer stage.leave(time.Time{})
+	return <-t.pre.filled
 }
 
 // compute runs the model over a batch.
@@ -210,7 +234,10 @@ func (t *trainer) compute(b *dataset.Batch) error {
 		return nil
 	}
 	s := &t.step
-	if err := s.forward(t.m); err != nil {
+	stage := t.clock.enter(compute, t.c.Clock())
+	err := s.forward(t.m)
+	stage.leave(time.Time{})
+	if err != nil {
 		return fmt.Errorf("model at step %d: %w", t.c.Clock(), err)
 	}
 	t.rows += b.Rows
@@ -223,17 +250,17 @@ func (t *trainer) compute(b *dataset.Batch) error {
 func (t *trainer) commit(ctx context.Context, cursor []byte, epoch int) error {
 	grads := t.step.gradients()
 	t.opt.Clip.apply(grads, t.divisor())
-	if err := t.c.Push(ctx, t.rows, t.watch.append(cursor), grads...); err != nil {
+	stage := t.clock.enter(pushing, t.c.Clock())
+	all, err := t.c.push(ctx, &commit{rows: t.rows, cursor: t.watch.append(cursor), grads: grads, loss: loss{t.lossSum, t.lossRows}})
+	stage.leave(all.others)
+	if err != nil {
 		return err
 	}
 	t.step.pushed()
 	t.rep.Steps = t.c.Clock()
 	t.rep.Rows += uint64(t.rows)
 	t.loss += t.lossSum
-	p := Progress{Step: t.c.Clock(), Epoch: epoch, Rows: t.rep.Rows}
-	if t.lossRows > 0 {
-		p.Loss = t.lossSum / float64(t.lossRows)
-	}
+	p := Progress{Step: t.c.Clock(), Epoch: epoch, Rows: t.rep.Rows, Loss: all.loss.mean()}
 	t.rows, t.lossSum, t.lossRows = 0, 0, 0
 	if t.watch.due(t.c.Clock()) {
 		if err := t.judge(ctx); err != nil {
@@ -244,13 +271,14 @@ func (t *trainer) commit(ctx context.Context, cursor []byte, epoch int) error {
 	if t.opt.OnStep != nil {
 		t.opt.OnStep(p)
 	}
+	t.span.End()
 	return nil
 }
 
 // divisor is what the servers would divide this worker's gradients by, were it
 // alone.
 func (t *trainer) divisor() int {
-	if t.c.session.params.Sum {
+	if t.c.params.Sum {
 		return 1
 	}
 	return t.rows
@@ -262,7 +290,9 @@ func (t *trainer) judge(ctx context.Context) error {
 	if !t.watch.due(t.c.Clock()) {
 		return nil
 	}
+	stage := t.clock.enter(evaluate, t.c.Clock())
 	enough, err := t.watch.evaluate(ctx, t.c, t.m)
+	stage.leave(time.Time{})
 	if err != nil || !enough {
 		return err
 	}

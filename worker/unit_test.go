@@ -259,7 +259,7 @@ func TestGradientsOfOneTableAddUpInOrder(t *testing.T) {
 }
 
 func TestAFollowersAnswerNamesWhomToAskNext(t *testing.T) {
-	c := newCluster(nil, Config{})
+	c := newCluster(nil, Config{}, &waits{}, &counters{})
 	c.layout = layout.Layout{Members: []layout.Member{{ID: "1", Name: "s1", Addr: "a1"}, {ID: "2", Name: "s2", Addr: "a2"}}}
 	for _, step := range []struct{ asked, leader, next string }{
 		{"a1", "", "a1"},     // the leader answered

@@ -21,8 +21,8 @@ type waits struct {
 type wait struct {
 	mu    sync.Mutex
 	op    string
-	group uint32
-	addr  string
+	whom  string
+	addr  string // where whom is; "": whom says it
 	since time.Time
 }
 
@@ -32,8 +32,8 @@ func (w *wait) set(addr string) {
 	w.addr = addr
 }
 
-func (ws *waits) begin(op string, group uint32) *wait {
-	w := &wait{op: op, group: group, since: time.Now()}
+func (ws *waits) begin(op, whom string) *wait {
+	w := &wait{op: op, whom: whom, since: time.Now()}
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.open = append(ws.open, w)
@@ -50,13 +50,17 @@ func (ws *waits) end(w *wait) {
 // that a shard waits for are shown by `ps-server status --waiting`. It may be
 // called at any time.
 func (c *Client) Waiting() []wire.Wait {
-	ws := &c.servers.waits
+	ws := &c.waits
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	var out []wire.Wait
 	for _, w := range ws.open {
 		w.mu.Lock()
-		out = append(out, wire.Wait{Who: c.cfg.Worker, What: w.op, For: []string{groupName(w.group) + " at " + w.addr}, Since: time.Since(w.since)})
+		whom := w.whom
+		if w.addr != "" {
+			whom += " at " + w.addr
+		}
+		out = append(out, wire.Wait{Who: c.cfg.Worker, What: w.op, For: []string{whom}, Since: time.Since(w.since)})
 		w.mu.Unlock()
 	}
 	return out
