@@ -89,6 +89,8 @@ type Call struct {
 	Count int
 	// DType is the type of an element, 0 in a Barrier.
 	DType p2p.DType
+	// Wire is the type that elements travel as, 0 where that is DType.
+	Wire p2p.DType
 	// Reduction is 0 where nothing is reduced.
 	Reduction Reduction
 	// Root is a rank of the group, or NoRoot.
@@ -110,6 +112,9 @@ func (c Call) String() string {
 	}
 	if c.Op != Barrier {
 		fmt.Fprintf(&b, " %v", c.DType)
+		if c.Wire != 0 {
+			fmt.Fprintf(&b, " as %v", c.Wire)
+		}
 	}
 	var how []string
 	if c.Op.reduces() {

@@ -17,9 +17,9 @@ import (
 //	 6 u8 element type        40 u64 bytes of the first message on this edge
 //	 7 u8 reduction           48 u32 group
 //	 8 u8 algorithm, level 0  52 u32 plan
-//	 9 u8 algorithm, level 1  56 u32 zero
-//	10 u8 1: rank order       60 u32 CRC-32C of the 60 bytes before
-//	11 u8 bytes in the frame
+//	 9 u8 algorithm, level 1  56 u8 type that elements travel as, 0: the element type
+//	10 u8 1: rank order       57 u8[3] zero
+//	11 u8 bytes in the frame  60 u32 CRC-32C of the 60 bytes before
 //	12 u32 root, 2^32-1: none
 //
 // A frame is a fingerprint and room for a first message that is small. Frames have one length, whatever is called: so
@@ -65,7 +65,7 @@ func (f fingerprint) encode(b []byte) {
 	binary.LittleEndian.PutUint64(b[40:], uint64(f.length))
 	binary.LittleEndian.PutUint32(b[48:], c.Group)
 	binary.LittleEndian.PutUint32(b[52:], c.Plan)
-	binary.LittleEndian.PutUint32(b[56:], 0)
+	binary.LittleEndian.PutUint32(b[56:], uint32(c.Wire))
 	binary.LittleEndian.PutUint32(b[60:], crc32.Checksum(b[:60], castagnoli))
 }
 
@@ -90,6 +90,7 @@ func decode(b []byte) (fingerprint, error) {
 			Op:        Op(b[5]),
 			Count:     int(count),
 			DType:     p2p.DType(b[6]),
+			Wire:      p2p.DType(b[56]),
 			Reduction: Reduction(b[7]),
 			Root:      int(binary.LittleEndian.Uint32(b[12:])),
 			Algorithm: Choice{Level0: Algorithm(b[8]), Level1: Algorithm(b[9])},
@@ -107,7 +108,7 @@ func decode(b []byte) (fingerprint, error) {
 		return fingerprint{}, fmt.Errorf("unknown call % x: %w", b[5:11], errFingerprint)
 	case count > countMax || length > 8*countMax || f.inline > inlineMax || f.inline != 0 && f.inline != f.length:
 		return fingerprint{}, fmt.Errorf("count %d, length %d, %d bytes in the frame: %w", count, length, f.inline, errFingerprint)
-	case binary.LittleEndian.Uint32(b[56:]) != 0:
+	case binary.LittleEndian.Uint32(b[56:]) > uint32(p2p.Uint8):
 		return fingerprint{}, fmt.Errorf("reserved bytes are used: %w", errFingerprint)
 	}
 	return f, nil

@@ -15,6 +15,8 @@ const DefaultThreshold = 1 << 20
 type FusionConfig struct {
 	DType     p2p.DType
 	Reduction Reduction
+	// Wire is what float32 elements travel as, see AllReduceAs; 0: as they are.
+	Wire p2p.DType
 	// Threshold is the most bytes of a bucket; 0: DefaultThreshold. A tensor at least as large is reduced where it lies.
 	Threshold int
 }
@@ -48,6 +50,9 @@ func (g *Group) Fuse(cfg FusionConfig) (*Fusion, error) {
 		cfg.Threshold = DefaultThreshold
 	}
 	a := g.check(AllReduce, cfg.DType).reduction(cfg.Reduction)
+	if cfg.Wire != 0 && cfg.Wire != cfg.DType {
+		a = a.wire(cfg.Wire)
+	}
 	if a.err == nil && cfg.Threshold < cfg.DType.Size() {
 		a.err = fmt.Errorf("a bucket of %d bytes has no room for an element", cfg.Threshold)
 	}
@@ -71,7 +76,7 @@ func (f *Fusion) Add(tensor p2p.Buffer) *Bucket {
 	defer f.mu.Unlock()
 	if len(data) >= f.cfg.Threshold {
 		b := &Bucket{done: make(chan struct{})}
-		f.g.allReduce(tensor, tensor, f.cfg.DType, f.cfg.Reduction, 0, b.end)
+		f.reduce(tensor, 0, b.end)
 		return b
 	}
 	if f.open != nil && f.open.used+len(data) > f.cfg.Threshold {
@@ -107,7 +112,7 @@ func (f *Fusion) post() {
 		sizes[i] = len(t)
 	}
 	flat := p2p.Bytes(b.flat[:b.used])
-	f.g.allReduce(flat, flat, f.cfg.DType, f.cfg.Reduction, digest(sizes), func(err error) {
+	f.reduce(flat, digest(sizes), func(err error) {
 		at := 0
 		for _, t := range b.tensors {
 			if err == nil {
@@ -119,6 +124,15 @@ func (f *Fusion) post() {
 		b.flat, b.tensors = nil, nil
 		b.end(err)
 	})
+}
+
+// reduce does an AllReduce in place.
+func (f *Fusion) reduce(b p2p.Buffer, tag uint32, after func(error)) {
+	if f.cfg.Wire != 0 && f.cfg.Wire != f.cfg.DType {
+		f.g.allReduceAs(b, b, f.cfg.Wire, f.cfg.Reduction, tag, after)
+		return
+	}
+	f.g.allReduce(b, b, f.cfg.DType, f.cfg.Reduction, tag, after)
 }
 
 func (f *Fusion) take() []byte {
