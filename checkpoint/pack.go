@@ -1,0 +1,264 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"path/filepath"
+)
+
+const (
+	packLimit = 1 << 30 // bytes after which a writer begins another pack
+	packBuf   = 1 << 20 // bytes gathered before a write
+)
+
+// packWriter appends records to packs of its own, one after the other.
+type packWriter struct {
+	disk  disk
+	dir   string
+	stem  string
+	id    uint64
+	group uint32
+	limit int64
+
+	packs []packRef // so far, all made by this writer
+	f     file      // the last of them
+	buf   []byte
+	bytes int64 // of all of them
+}
+
+func (w *packWriter) path(pack int) string { return filepath.Join(w.dir, w.packs[pack].name) }
+
+// add appends a record. It says in which of its packs it is, and where.
+func (w *packWriter) add(r *record, data []byte) (pack int, off int64, err error) {
+	size := int64(recordHead + len(data))
+	if w.f != nil && w.packs[len(w.packs)-1].size+size > w.limit {
+		if err := w.seal(); err != nil {
+			return 0, 0, err
+		}
+	}
+	if w.f == nil {
+		if err := w.open(); err != nil {
+			return 0, 0, err
+		}
+	}
+	pack = len(w.packs) - 1
+	off = w.packs[pack].size
+	r.crc = crc32.Checksum(data, castagnoli)
+	w.buf = appendRecord(w.buf, r)
+	w.buf = append(w.buf, data...)
+	w.packs[pack].size += size
+	w.bytes += size
+	if len(w.buf) >= packBuf {
+		err = w.flush()
+	}
+	return pack, off, err
+}
+
+func (w *packWriter) open() error {
+	name := fmt.Sprintf("%s-%s-%04d", kindPack, w.stem, len(w.packs))
+	f, err := w.disk.Create(filepath.Join(w.dir, name))
+	if err != nil {
+		return explain("make pack", err)
+	}
+	w.f = f
+	w.packs = append(w.packs, packRef{name: name, size: packHead})
+	w.buf = appendPackHead(w.buf[:0], w.id, w.group)
+	w.bytes += packHead
+	return nil
+}
+
+func (w *packWriter) flush() error {
+	_, err := w.f.Write(w.buf)
+	w.buf = w.buf[:0]
+	if err != nil {
+		return explain("write "+w.path(len(w.packs)-1), err)
+	}
+	return nil
+}
+
+// seal ends the pack: all of it is on disk. It does nothing when there is none.
+func (w *packWriter) seal() error {
+	if w.f == nil {
+		return nil
+	}
+	err := w.flush()
+	if err == nil {
+		if err = w.f.Sync(); err != nil {
+			err = explain("sync "+w.path(len(w.packs)-1), err)
+		}
+	}
+	f := w.f
+	w.f = nil
+	if cerr := f.Close(); err == nil && cerr != nil {
+		err = explain("close "+w.path(len(w.packs)-1), cerr)
+	}
+	return err
+}
+
+// undo removes the packs.
+func (w *packWriter) undo() error {
+	var errs []error
+	if w.f != nil {
+		_ = w.f.Close() // it goes
+		w.f = nil
+	}
+	for i := range w.packs {
+		errs = append(errs, removeFile(w.disk, w.path(i)))
+	}
+	return errors.Join(errs...)
+}
+
+// removeFile removes a file that may be gone already.
+func removeFile(d disk, name string) error {
+	if err := d.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove file: %w", err)
+	}
+	return nil
+}
+
+const (
+	window   = 1 << 20  // read at once where reads follow each other
+	glimpse  = 64 << 10 // and where they do not
+	maxPacks = 32       // files open at once
+)
+
+// packReader reads chunks. It is used by one goroutine.
+type packReader struct {
+	disk disk
+	dir  string
+	open map[string]*packSource
+	age  int64
+}
+
+type packSource struct {
+	f    source
+	path string
+	size int64
+	buf  []byte
+	at   int64 // of buf in the file
+	age  int64
+}
+
+func newPackReader(d disk, dir string) *packReader {
+	return &packReader{disk: d, dir: dir, open: map[string]*packSource{}}
+}
+
+func (r *packReader) close() {
+	for _, s := range r.open {
+		_ = s.f.Close() // only read
+	}
+	clear(r.open)
+}
+
+// source opens a pack and checks its head.
+func (r *packReader) source(name string) (*packSource, error) {
+	r.age++
+	if s := r.open[name]; s != nil {
+		s.age = r.age
+		return s, nil
+	}
+	if len(r.open) >= maxPacks {
+		oldest := ""
+		for n, s := range r.open {
+			if oldest == "" || s.age < r.open[oldest].age {
+				oldest = n
+			}
+		}
+		_ = r.open[oldest].f.Close() // only read
+		delete(r.open, oldest)
+	}
+	path := filepath.Join(r.dir, name)
+	f, size, err := openSource(r.disk, path)
+	if err != nil {
+		return nil, err
+	}
+	s := &packSource{f: f, path: path, size: size, age: r.age}
+	head, err := s.read(0, packHead)
+	if err == nil {
+		err = checkPackHead(head)
+	}
+	if err != nil {
+		_ = f.Close() // only read
+		return nil, inFile(err, path)
+	}
+	r.open[name] = s
+	return s, nil
+}
+
+func openSource(d disk, path string) (source, int64, error) {
+	f, err := d.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, fmt.Errorf("%w: %w", ErrMissing, err)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	size, err := f.Size()
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, size, nil
+}
+
+// read yields n bytes, which are good until the next read of the pack.
+func (s *packSource) read(off int64, n int) ([]byte, error) {
+	if end := s.at + int64(len(s.buf)); off >= s.at && off+int64(n) <= end {
+		return s.buf[off-s.at:][:n], nil
+	}
+	if off+int64(n) > s.size {
+		return nil, &DamageError{File: s.path, Offset: s.size, Reason: fmt.Sprintf("it ends before the %d bytes at %d", n, off)}
+	}
+	want := glimpse
+	if off == s.at+int64(len(s.buf)) || off >= s.at && off < s.at+int64(len(s.buf)) {
+		want = window
+	}
+	want = max(n, int(min(int64(want), s.size-off)))
+	if cap(s.buf) < want {
+		s.buf = make([]byte, want)
+	}
+	s.buf, s.at = s.buf[:want], off
+	if _, err := s.f.ReadAt(s.buf, off); err != nil && !errors.Is(err, io.EOF) {
+		s.buf = s.buf[:0]
+		return nil, fmt.Errorf("read %s at %d: %w", s.path, off, err)
+	}
+	return s.buf[:n], nil
+}
+
+// chunk yields the bytes of a chunk, checked against its record and the place
+// that names it; they are good until the next read of the pack.
+func (r *packReader) chunk(pack string, kind uint8, p *place) ([]byte, error) {
+	s, err := r.source(pack)
+	if err != nil {
+		return nil, err
+	}
+	b, err := s.read(p.off, recordHead+int(p.n))
+	if err != nil {
+		return nil, withChunk(err, s.path, 0, p)
+	}
+	rec, err := decodeRecord(b)
+	switch {
+	case err != nil:
+	case rec.kind != kind || rec.n != p.n || rec.sum != p.sum:
+		err = &DamageError{Reason: fmt.Sprintf("there is another chunk, %s of %d bytes", rec.sum, rec.n)}
+	default:
+		err = rec.check(b[recordHead:])
+	}
+	if err != nil {
+		return nil, withChunk(err, s.path, p.off, p)
+	}
+	return b[recordHead:], nil
+}
+
+// withChunk completes a DamageError with what is known where it was found.
+func withChunk(err error, path string, off int64, p *place) error {
+	if d, ok := errors.AsType[*DamageError](err); ok {
+		if d.File == "" {
+			d.File, d.Offset = path, d.Offset+off
+		}
+		d.Chunk = p.sum.String()
+	}
+	return err
+}
