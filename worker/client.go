@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"hcclps/p2p/backend"
+	"hcclps/p2p/collective"
 	"hcclps/p2p/link"
+	"hcclps/p2p/world"
 	"hcclps/ps/wire"
 	"hcclps/trace"
 )
@@ -29,23 +31,27 @@ const (
 // Config says where the servers are and who this worker is. Zero values are
 // good defaults but for Servers.
 type Config struct {
-	Servers   []string        // addresses of any servers of the cluster
-	Cluster   string          // its name; "hcclps"
-	Job       string          // what workers share; "job"
-	Worker    string          // the worker's stable name; "worker-RANK"
-	Rank      int             // [0, World)
-	World     int             // workers of the job; 1
-	Sync      Sync            // fixed by the job's first worker, like the next four
-	Staleness int             // SSP only, steps
-	Parts     int             // parts a step is cut into, a power of two <= 64; 1
-	Sum       bool            // gradients are summed, not averaged over rows
-	Seed      uint64          // of initial parameters and of the order of rows
-	Data      string          // what the batches are cut from, in words: a job is resumed on the same data only
-	Network   link.Network    // nil: sockets without TLS or token; backend.OpenSockets makes others
-	Bulk      backend.Config  // what carries bulk, as far as the servers take it too
-	Deadline  time.Duration   // of one push, pull or session call; 60 s
-	Trace     *trace.Recorder // what this client does is recorded there; nil: a recorder of its own, that is off until Profiler starts it
-	Logger    *slog.Logger    // nil: discard
+	Servers    []string              // addresses of any servers of the cluster
+	Cluster    string                // its name; "hcclps"
+	Job        string                // what workers share; "job"
+	Worker     string                // the worker's stable name; "worker-RANK"
+	Rank       int                   // [0, World)
+	World      int                   // workers of the job; 1
+	Sync       Sync                  // fixed by the job's first worker, like the next four
+	Staleness  int                   // SSP only, steps
+	Parts      int                   // parts a step is cut into, a power of two <= 64; 1
+	Sum        bool                  // gradients are summed, not averaged over rows
+	Seed       uint64                // of initial parameters and of the order of rows
+	Data       string                // what the batches are cut from, in words: a job is resumed on the same data only
+	Mode       Mode                  // where parameters are; PS
+	Meet       world.Config          // of AllReduce and Hybrid: where workers meet; ranks, Network, Pair, Job, Info and Logger are filled in
+	RankOrder  bool                  // of AllReduce and Hybrid: sums of dense gradients have the bits that servers would give them
+	Algorithms collective.Algorithms // of the collectives; see collective.ParseAlgorithms
+	Network    link.Network          // nil: sockets without TLS or token; backend.OpenSockets makes others
+	Bulk       backend.Config        // what carries bulk, as far as the servers take it too
+	Deadline   time.Duration         // of one push, pull or session call; 60 s
+	Trace      *trace.Recorder       // what this client does is recorded there; nil: a recorder of its own, that is off until Profiler starts it
+	Logger     *slog.Logger          // nil: discard
 }
 
 func (cfg Config) withDefaults() Config {
@@ -80,7 +86,7 @@ func (cfg Config) withDefaults() Config {
 // Validate reports every fault of a configuration.
 func (cfg Config) Validate() error {
 	var errs []error
-	if len(cfg.Servers) == 0 {
+	if len(cfg.Servers) == 0 && cfg.Mode.servers() {
 		errs = append(errs, errors.New("no server addresses"))
 	}
 	if cfg.World < 0 || cfg.Rank < 0 || cfg.Rank >= max(cfg.World, 1) {
@@ -107,10 +113,11 @@ type Client struct {
 	params      wire.JobParams // the job's
 	incarnation uint64
 	store       store
-	servers     *servers          // nil without
-	tables      map[string]*table // by name
-	step        atomic.Uint64     // steps this worker has completed: its clock
-	cursor      []byte            // after the last completed step
+	servers     *servers           // nil without
+	local       *replica           // nil without
+	tables      map[string]*handle // by name
+	step        atomic.Uint64      // steps this worker has completed: its clock
+	cursor      []byte             // after the last completed step
 	finished    bool
 	waits       waits
 	counters    counters
@@ -139,7 +146,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	c := &Client{cfg: cfg, tables: map[string]*table{}, prof: newProfile(cfg.Trace)}
+	c := &Client{cfg: cfg, tables: map[string]*handle{}, prof: newProfile(cfg.Trace)}
 	run, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	c.stop = stop
 	c.run(run, bulk.Run)
@@ -162,18 +169,30 @@ func (c *Client) run(ctx context.Context, part func(context.Context) error) {
 
 // open makes the store. Its goroutines run in the context run.
 func (c *Client) open(ctx, run context.Context, bulk *backend.Bulk) error {
-	s, err := newServers(c.cfg, bulk, &c.waits, &c.counters)
-	if err != nil {
-		return err
+	r := resumed{incarnation: 1, params: c.cfg.jobParams()}
+	if c.cfg.Mode.servers() {
+		s, err := newServers(c.cfg, bulk, &c.waits, &c.counters)
+		if err != nil {
+			return err
+		}
+		c.run(run, s.link.Run)
+		if r, err = s.open(ctx); err != nil {
+			return err
+		}
+		c.done.Go(func() { s.keepLease(run) })
+		c.store, c.servers = s, s
 	}
-	c.run(run, s.link.Run)
-	r, err := s.open(ctx)
-	if err != nil {
-		return err
+	if c.cfg.Mode.peers() {
+		c.local = newReplica(c.cfg, &c.waits, &c.counters)
+		if c.cfg.World > 1 {
+			var err error
+			if c.local.peers, err = openPeers(ctx, c.cfg, bulk.Pair, func(part func(context.Context) error) { c.run(run, part) }); err != nil {
+				return err
+			}
+		}
+		c.store = c.local
 	}
-	c.done.Go(func() { s.keepLease(run) })
 	c.resume(r)
-	c.store, c.servers = s, s
 	return nil
 }
 

@@ -41,11 +41,11 @@ func (c *Client) save(ctx context.Context, dir string, about About) error {
 		return err
 	}
 	m := Manifest{Format: manifestFormat, Version: ModelVersion, Job: c.cfg.Job, Step: c.Clock(), About: about}
-	tables := make([]*table, 0, len(c.tables))
+	tables := make([]*handle, 0, len(c.tables))
 	for _, t := range c.tables {
 		tables = append(tables, t)
 	}
-	slices.SortFunc(tables, func(a, b *table) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(tables, func(a, b *handle) int { return cmp.Compare(a.ID, b.ID) })
 	tag := strings.ToLower(rand.Text()[:8]) // no file of the old model is touched
 	for _, t := range tables {
 		s, err := c.saveTable(ctx, dir, fmt.Sprintf("table-%d-%s.rows", t.ID, tag), t)
@@ -118,7 +118,7 @@ func tryWrite(dir string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-func (c *Client) saveTable(ctx context.Context, dir, file string, t *table) (SavedTable, error) {
+func (c *Client) saveTable(ctx context.Context, dir, file string, t *handle) (SavedTable, error) {
 	s := SavedTable{Table: t.Table, File: file, Width: int(t.Dim)}
 	err := writeFile(dir, file, func(to io.Writer) error {
 		w := newRowWriter(to)

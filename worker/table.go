@@ -44,22 +44,22 @@ type DenseSpec struct {
 }
 
 // Embedding is a table of rows of Dim floats, keyed by any uint64.
-type Embedding struct{ *table }
+type Embedding struct{ *handle }
 
 // Dense is a named tensor.
 type Dense struct {
-	*table
+	*handle
 	Shape []int
 }
 
 // Table is an Embedding or a Dense.
 type Table interface{ spec() *wire.Table }
 
-// table is the handle of both: what the servers agreed on.
-type table struct{ wire.Table }
+// handle is that of both: what the servers agreed on.
+type handle struct{ wire.Table }
 
-func newTable(t wire.Table) *table { return &table{t} }
-func (t *table) spec() *wire.Table { return &t.Table }
+func newTable(t wire.Table) *handle { return &handle{t} }
+func (t *handle) spec() *wire.Table { return &t.Table }
 
 func dense(t Table) bool   { return t.spec().Shape != nil }
 func same(a, b Table) bool { return a.spec().ID == b.spec().ID }
@@ -102,7 +102,7 @@ func (c *Client) Dense(ctx context.Context, name string, shape []int, s DenseSpe
 	return Dense{t, append([]int(nil), shape...)}, err
 }
 
-func (c *Client) create(ctx context.Context, w wire.Table, init Init, opt Optimizer, nonFinite string) (*table, error) {
+func (c *Client) create(ctx context.Context, w wire.Table, init Init, opt Optimizer, nonFinite string) (*handle, error) {
 	w.Init, w.InitParams, w.Optimizer, w.Params, w.NonFinite = init.Name, init.Params, opt.Name, opt.Params, nonFinite
 	if w.Init == "" {
 		w.Init = "zeros"
@@ -122,7 +122,7 @@ func (c *Client) create(ctx context.Context, w wire.Table, init Init, opt Optimi
 }
 
 // agree creates a table as described, or finds it.
-func (c *Client) agree(ctx context.Context, w wire.Table) (*table, error) {
+func (c *Client) agree(ctx context.Context, w wire.Table) (*handle, error) {
 	made, err := c.store.agree(ctx, w)
 	if err != nil {
 		return nil, fmt.Errorf("create table %q: %w", w.Name, err)

@@ -1,0 +1,196 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"hcclps/internal/vec"
+	"hcclps/p2p"
+	"hcclps/p2p/collective"
+	"hcclps/ps/wire"
+)
+
+// A step of all workers goes, on every rank in this order:
+//
+//  1. the dense tensors of r.order, in that order, are summed by fused AllReduce; who has no gradient of one gives -0, which changes no sum,
+//     and says so in its body by a section without rows;
+//  2. heads: everybody's head, by AllGather;
+//  3. bodies: all other gradients as sections, as a server would get them, by an AllGather of parts as long as the longest;
+//  4. a barrier, if there were bodies.
+//
+// A dense tensor that is not in r.order yet goes in the body, and is in the order from then on: behind those that are, as the lowest
+// rank lists the new ones.
+
+// orderTable is the id of a section that says in which order new dense tensors came: keys of a position and a table's id.
+const orderTable = math.MaxUint32
+
+// exchange is a step with the other workers.
+func (r *replica) exchange(ctx context.Context, h head, own []wire.Section, refusal string) (*round, error) {
+	p := r.peers
+	body, buckets := r.send(own)
+	if p.body = p.body[:0]; refusal != "" {
+		h.refused, h.rows = true, 0
+		p.body = append(p.body, refusal...)
+	} else {
+		for _, s := range body {
+			p.body = wire.AppendSection(p.body, s)
+		}
+	}
+	h.body = uint64(len(p.body))
+	o, err := p.exchangeHeads(ctx, h)
+	if err == nil {
+		err = r.exchangeBodies(ctx, o)
+	}
+	for _, b := range buckets {
+		if err == nil {
+			err = b.Wait(ctx)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return o, r.settle(o)
+}
+
+// send begins the sums of dense tensors, and returns what is left for the body.
+func (r *replica) send(own []wire.Section) (body []wire.Section, buckets []*collective.Bucket) {
+	given := make(map[uint32]bool, len(own))
+	for _, s := range own {
+		given[s.Table] = true
+		if !slices.Contains(r.order, s.Table) {
+			body = append(body, s)
+		}
+	}
+	for _, id := range r.order {
+		t := r.table(id)
+		if !given[id] {
+			fill(t.sum, negativeZero())
+			body = append(body, wire.Section{Table: id, Dim: int(t.Spec.Dim)})
+		}
+		buckets = append(buckets, r.peers.fusion.Add(p2p.Bytes(vec.BytesOfFloats(t.sum))))
+	}
+	r.peers.fusion.Flush()
+	slices.SortFunc(body, func(a, b wire.Section) int { return cmp.Compare(a.Table, b.Table) })
+	var fresh []uint64
+	for _, s := range slices.Backward(body) { // models make their tensors in the order in which they use them
+		if t := r.table(s.Table); t.sum != nil && len(s.Keys) > 0 {
+			fresh = append(fresh, uint64(len(fresh))<<32|uint64(s.Table))
+		}
+	}
+	if len(fresh) > 0 {
+		body = append(body, wire.Section{Table: orderTable, Keys: fresh})
+	}
+	return body, buckets
+}
+
+func negativeZero() float32 { return float32(math.Copysign(0, -1)) }
+
+func fill(b []float32, v float32) {
+	for i := range b {
+		b[i] = v
+	}
+}
+
+// exchangeHeads tells everybody everybody's head.
+func (p *peers) exchangeHeads(ctx context.Context, h head) (*round, error) {
+	size := p.world.Size()
+	p.heads = room(p.heads, size*headSize)
+	mine := make([]byte, headSize)
+	h.encode(mine)
+	if err := p.gather(ctx, mine, p.heads); err != nil {
+		return nil, err
+	}
+	o := &round{heads: make([]head, size), bodies: make([][]wire.Section, size)}
+	for rank := range o.heads {
+		var err error
+		if o.heads[rank], err = decodeHead(p.heads[rank*headSize:][:headSize]); err != nil {
+			return nil, fmt.Errorf("head of rank %d: %w", rank, err)
+		}
+	}
+	for rank := range o.heads {
+		switch a, b := &o.heads[0], &o.heads[rank]; {
+		case a.step != b.step:
+			return nil, fmt.Errorf("rank 0 is at step %d, rank %d at step %d: give all workers the same data and options", a.step, rank, b.step)
+		case a.schema != b.schema:
+			return nil, fmt.Errorf("rank %d has other tables than rank 0 at step %d: give all workers the same model and options", rank, a.step)
+		}
+	}
+	return o, nil
+}
+
+// exchangeBodies gives everybody everybody's body.
+func (r *replica) exchangeBodies(ctx context.Context, o *round) error {
+	p := r.peers
+	longest := uint64(0)
+	for _, h := range o.heads {
+		longest = max(longest, h.body)
+	}
+	if longest == 0 {
+		return nil
+	}
+	part := int(longest+7) &^ 7
+	p.body = append(p.body, make([]byte, part-len(p.body))...)
+	p.bodies = room(p.bodies, part*len(o.heads))
+	err := p.gather(ctx, p.body, p.bodies)
+	if err == nil {
+		err = p.group.Barrier().Wait(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	var refusals []error
+	for rank := range o.heads {
+		b := p.bodies[part*rank:][:o.heads[rank].body]
+		if o.heads[rank].refused {
+			refusals = append(refusals, &RefusedError{wire.NonFinite, fmt.Sprintf("rank %d: %s", rank, b)})
+			continue
+		}
+		if o.bodies[rank], err = wire.DecodeSections(b); err != nil {
+			return fmt.Errorf("body of rank %d: %w", rank, err)
+		}
+	}
+	r.counters.pushedBytes.Add(o.heads[p.world.Rank()].body)
+	return errors.Join(refusals...)
+}
+
+// settle takes what is no gradient out of bodies, and adds the sums.
+func (r *replica) settle(o *round) error {
+	absent := map[uint32]int{}
+	known := len(r.order)
+	for rank, body := range o.bodies {
+		kept := body[:0]
+		for _, s := range body {
+			switch t := r.table(s.Table); {
+			case s.Table == orderTable:
+				r.follow(s.Keys)
+			case t == nil:
+				return fmt.Errorf("rank %d has a gradient of table %d, which does not exist", rank, s.Table)
+			case len(s.Keys) == 0:
+				absent[s.Table]++
+			default:
+				kept = append(kept, s)
+			}
+		}
+		o.bodies[rank] = kept
+	}
+	for _, id := range r.order[:known] {
+		if t := r.table(id); absent[id] < len(o.heads) {
+			o.sums = append(o.sums, wire.Section{Table: id, Dim: int(t.Spec.Dim), Keys: t.keys, Values: t.sum})
+		}
+	}
+	return nil
+}
+
+// follow adds new dense tensors to the order.
+func (r *replica) follow(keys []uint64) {
+	for _, k := range keys {
+		id := uint32(k)
+		if t := r.table(id); t != nil && t.sum != nil && !slices.Contains(r.order, id) {
+			r.order = append(r.order, id)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"hcclps/p2p/inproc"
+	"hcclps/ps"
+	"hcclps/worker"
+	"hcclps/worker/dataset"
+	"hcclps/worker/model"
+)
+
+// crew is the workers of a job in one process, on a network of its own.
+type crew struct {
+	cfg     worker.Config
+	servers *ps.Local // nil: none
+	// train is what each rank does; the digest of what is there then is compared with the others'.
+	train func(ctx context.Context, c *worker.Client) error
+}
+
+// run runs all ranks to their end, and returns the digest of the parameters, which all must agree on.
+func (w crew) run(t *testing.T) string {
+	t.Helper()
+	network := inproc.NewNetwork()
+	digests, errs := make([]string, max(w.cfg.World, 1)), make([]error, max(w.cfg.World, 1))
+	var wg sync.WaitGroup
+	for rank := range digests {
+		wg.Go(func() {
+			cfg := w.cfg
+			cfg.Rank, cfg.Network = rank, network
+			cfg.Meet.Master = "rank0:1"
+			if rank > 0 {
+				cfg.Meet.Listen = fmt.Sprintf("rank%d:0", rank)
+			}
+			if w.servers != nil {
+				cfg.Servers, cfg.Cluster, cfg.Network = w.servers.Addrs(), w.servers.Cluster(), w.servers.Network()
+			}
+			digests[rank], errs[rank] = w.one(t.Context(), cfg)
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatalf("%v, %d workers: %v", w.cfg.Mode, w.cfg.World, err)
+	}
+	for rank, d := range digests {
+		if d != digests[0] {
+			t.Errorf("%v: rank %d has digest %.8s, rank 0 %.8s", w.cfg.Mode, rank, d, digests[0])
+		}
+	}
+	return digests[0]
+}
+
+func (w crew) one(ctx context.Context, cfg worker.Config) (string, error) {
+	c, err := worker.Connect(ctx, cfg)
+	if err != nil {
+		return "", err
+	}
+	err = w.train(ctx, c)
+	var digest string
+	if err == nil {
+		digest, err = c.Digest(ctx)
+	}
+	if err != nil {
+		c.Abandon()
+		return "", fmt.Errorf("rank %d: %w", cfg.Rank, err)
+	}
+	return digest, c.Close(ctx)
+}
+
+// fitted trains a built-in model on the rows of stream.
+func fitted(o model.Options, src stream, opt worker.TrainOptions) func(ctx context.Context, c *worker.Client) error {
+	schema := &dataset.Schema{Features: []dataset.Feature{
+		{Name: "user", Kind: dataset.KindID, Fit: &dataset.Fit{}}, {Name: "items", Kind: dataset.KindIDs, Fit: &dataset.Fit{}},
+	}}
+	return func(ctx context.Context, c *worker.Client) error {
+		m, err := model.New(ctx, c, schema, o)
+		if err != nil {
+			return err
+		}
+		own := src
+		_, err = c.Train(ctx, m, &own, opt)
+		return err
+	}
+}
+
+// TestModesGiveTheSameBits trains with servers and without.
+func TestModesGiveTheSameBits(t *testing.T) {
+	t.Parallel()
+	l := scratch(t)
+	for _, name := range []string{model.NameLR, model.NameDeepFM} {
+		for world := 1; world <= 3; world++ {
+			for _, opt := range []string{"adagrad", "adam"} {
+				train := fitted(model.Options{Model: name, Optimizer: worker.Optimizer{Name: opt}}, stream{rows: 700, batch: 64}, worker.TrainOptions{Epochs: 2})
+				cfg := worker.Config{Job: fmt.Sprintf("%s/%s/%d", name, opt, world), World: world, Seed: 5, RankOrder: true}
+				want := crew{cfg: cfg, servers: l, train: train}.run(t)
+				cfg.Mode = worker.AllReduce
+				if got := (crew{cfg: cfg, train: train}.run(t)); got != want {
+					t.Errorf("%s, %s, %d workers: digest %.8s with allreduce, %.8s with servers", name, opt, world, got, want)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"hcclps/p2p"
+	"hcclps/p2p/collective"
+	"hcclps/p2p/world"
+)
+
+// peers are the workers of a job as ranks of a world, and the group in which they bring their gradients together. Of one epoch: a world that
+// has lost a rank is followed by another.
+type peers struct {
+	cfg    Config
+	log    *slog.Logger
+	start  func(part func(context.Context) error) // gives a part a goroutine that Close waits for
+	world  *world.World
+	group  *collective.Group
+	fusion *collective.Fusion
+
+	heads, bodies []byte // memory of exchanges
+	body          []byte
+}
+
+// openPeers meets the other workers.
+func openPeers(ctx context.Context, cfg Config, pair world.PairFunc, start func(part func(context.Context) error)) (*peers, error) {
+	at := cfg.Meet
+	at.Rank, at.Size, at.Job, at.Info, at.Logger = cfg.Rank, cfg.World, cfg.Job, fmt.Sprintf("%s, %s", cfg.Worker, owner()), cfg.Logger
+	at.Network, at.Pair = cfg.Network, pair
+	w, err := world.Open(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	p := &peers{cfg: cfg, log: cfg.Logger, start: start}
+	return p, p.form(ctx, w)
+}
+
+// form makes the group of a world that has just met.
+func (p *peers) form(ctx context.Context, w *world.World) error {
+	p.world = w
+	p.start(func(ctx context.Context) error {
+		if err := w.Run(ctx); err != nil {
+			p.log.Info("the world of workers has ended", "epoch", w.Epoch(), "err", err) // whoever waits for something is told too
+		}
+		return nil
+	})
+	comm, err := w.Comm(ctx, "steps", nil)
+	if err != nil {
+		return err
+	}
+	p.group, err = collective.New(collective.Config{
+		Comm: comm, Hosts: w.Hosts(), Epoch: uint64(w.Epoch()), Algorithms: p.cfg.Algorithms, RankOrder: p.cfg.RankOrder,
+		Transport: p.transport(), Watchdog: p.cfg.Deadline, Control: w, Logger: p.log,
+	})
+	if err == nil {
+		p.fusion, err = p.group.Fuse(collective.FusionConfig{DType: p2p.Float32, Reduction: collective.Sum})
+	}
+	if err != nil {
+		return errors.Join(err, comm.Close())
+	}
+	g := p.group
+	p.start(func(ctx context.Context) error {
+		if err := g.Run(ctx); err != nil {
+			p.log.Debug("the group of workers has ended", "err", err) // whoever waits for an operation is told
+		}
+		return nil
+	})
+	return nil
+}
+
+// transport is what most of the group's bytes will go by, for the choice of algorithms.
+func (p *peers) transport() string {
+	hosts := p.world.Hosts()
+	if t := string(p.cfg.Bulk.Transport); t == "tcp" || t == "hccl" {
+		return t
+	}
+	if hosts[len(hosts)-1] == 0 {
+		return "shm"
+	}
+	return "tcp"
+}
+
+// gather gives everybody everybody's part, all of one length, by rank.
+func (p *peers) gather(ctx context.Context, mine, all []byte) error {
+	return p.group.AllGather(p2p.Bytes(mine), p2p.Bytes(all), p2p.Uint8).Wait(ctx)
+}
+
+// room is n bytes of b, or of new memory, at a multiple of 8.
+func room(b []byte, n int) []byte {
+	if cap(b) < n {
+		b = make([]byte, n, n+n/4)
+	}
+	return b[:n]
+}

@@ -1,0 +1,362 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"log/slog"
+	"math"
+	"slices"
+	"sync"
+
+	"hcclps/ps/table"
+	"hcclps/ps/update"
+	"hcclps/ps/wire"
+)
+
+// replica is the store of parameters that every worker of a job holds itself. All of them apply the same steps, in the same way as a shard of
+// a server does, and so have the same bits.
+type replica struct {
+	cfg      Config
+	log      *slog.Logger
+	counters *counters
+	waits    *waits
+	peers    *peers // nil: there is no other worker
+	reducer  update.Reducer
+	order    []uint32 // dense tensors that are summed by AllReduce, in the order in which that is done
+
+	stop    uint64 // no step from here on
+	wish    wire.Plan
+	rates   []rateFrom // ascending
+	applied uint64     // (worker, step) ever
+	loaded  uint64     // the load that the parameters come from; 0: none
+
+	mu     sync.RWMutex
+	tables []*held       // ascending id
+	clock  uint64        // steps applied
+	moved  chan struct{} // closed and replaced when clock moves
+}
+
+type rateFrom struct {
+	from uint64
+	rate float32
+}
+
+// held is a table of a replica.
+type held struct {
+	*update.Table
+	keys []uint64  // of a dense tensor: its blocks
+	sum  []float32 // of a dense tensor: the gradient of a step, whole blocks
+}
+
+func newReplica(cfg Config, w *waits, n *counters) *replica {
+	return &replica{cfg: cfg, log: cfg.Logger, counters: n, waits: w, stop: wire.Infinity, moved: make(chan struct{})}
+}
+
+// agree implements store. Whether the others have the same tables is found out with the first step.
+func (r *replica) agree(_ context.Context, w wire.Table) (wire.Table, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := uint32(0)
+	for _, t := range r.tables {
+		last = max(last, t.Spec.ID)
+		if t.Spec.Name != w.Name {
+			continue
+		}
+		if w.ID = t.Spec.ID; describe(w) != describe(t.Spec) {
+			return w, fmt.Errorf("it exists as %s, not as %s", describe(t.Spec), describe(w))
+		}
+		return t.Spec, nil
+	}
+	w.ID = last + 1
+	t, err := newHeld(w)
+	if err != nil {
+		return w, err
+	}
+	r.tables = append(r.tables, t)
+	return w, nil
+}
+
+func newHeld(w wire.Table) (*held, error) {
+	t, err := update.New(w, update.Config{})
+	if err != nil {
+		return nil, err
+	}
+	h := &held{Table: t}
+	if w.Shape != nil {
+		h.keys = blockKeys(&h.Spec)
+		h.sum = make([]float32, len(h.keys)*int(w.Dim))
+	}
+	return h, nil
+}
+
+// describe is all that two workers must agree on of a table.
+func describe(w wire.Table) string { return fmt.Sprintf("%+v", w) }
+
+// schema is a digest of all tables.
+func (r *replica) schema() uint64 {
+	h := fnv.New64a()
+	for _, t := range r.tables {
+		_, _ = io.WriteString(h, describe(t.Spec)) // a hash takes everything
+	}
+	return h.Sum64()
+}
+
+// table finds a table by its id.
+func (r *replica) table(id uint32) *held {
+	i, ok := slices.BinarySearchFunc(r.tables, id, func(t *held, id uint32) int { return cmp.Compare(t.Spec.ID, id) })
+	if !ok {
+		return nil
+	}
+	return r.tables[i]
+}
+
+// push implements store.
+func (r *replica) push(ctx context.Context, c *commit) (outcome, error) {
+	if c.step >= r.stop {
+		return outcome{}, fmt.Errorf("from step %d on: %w", r.stop, ErrStopped)
+	}
+	own, err := r.gradients(c)
+	refusal := ""
+	switch {
+	case errors.Is(err, ErrNonFinite):
+		refusal = fmt.Sprintf("worker %q: %v", r.cfg.Worker, err)
+	case err != nil:
+		return outcome{}, err
+	}
+	round := &round{heads: []head{r.head(c)}, bodies: [][]wire.Section{own}}
+	if r.peers != nil {
+		if round, err = r.exchange(ctx, round.heads[0], own, refusal); err != nil {
+			return outcome{}, err
+		}
+	} else if refusal != "" {
+		return outcome{}, &RefusedError{wire.NonFinite, refusal}
+	}
+	return outcome{loss: round.loss()}, r.apply(round)
+}
+
+// rank is this worker's number.
+func (r *replica) rank() int {
+	if r.peers == nil {
+		return 0
+	}
+	return r.peers.world.Rank()
+}
+
+// head is what this worker says of a step.
+func (r *replica) head(c *commit) head {
+	h := head{
+		step: c.step, schema: r.schema(), rows: uint64(c.rows), loss: c.loss, cursor: c.cursor,
+		plan: r.wish.Kind, rate: r.wish.Rate,
+	}
+	r.wish = wire.Plan{}
+	return h
+}
+
+// gradients checks what this worker gives to a step: sections ascending by table, finite, or mended where a table's policy says so. Of dense
+// tensors they are whole blocks.
+func (r *replica) gradients(c *commit) ([]wire.Section, error) {
+	grads, err := byTable(c.grads)
+	if err != nil {
+		return nil, err
+	}
+	var own []wire.Section
+	for i := range grads {
+		keys, err := grads[i].rowsOf()
+		if err != nil {
+			return nil, err
+		}
+		if len(keys) == 0 {
+			continue
+		}
+		t := r.table(grads[i].Table.spec().ID)
+		s := wire.Section{Table: t.Spec.ID, Dim: int(t.Spec.Dim), Keys: keys, Values: grads[i].Values}
+		if t.sum != nil && len(keys) == len(t.keys) {
+			clear(t.sum[copy(t.sum, s.Values):])
+			s.Values = t.sum
+		}
+		if err := t.check(s); err != nil {
+			return nil, err
+		}
+		own = append(own, s)
+		r.counters.pushedRows.Add(uint64(len(keys)))
+	}
+	return own, nil
+}
+
+// check looks for values that are not finite.
+func (t *held) check(s wire.Section) error {
+	return refused(t.Takes(s, nonFinite(s.Values)))
+}
+
+// refused is the error of the package for one of update's.
+func refused(err error) error {
+	switch {
+	case errors.Is(err, update.ErrNonFinite):
+		return &RefusedError{wire.NonFinite, err.Error()}
+	case err != nil:
+		return &RefusedError{wire.Refused, err.Error()}
+	}
+	return nil
+}
+
+// round is one step of all workers, by rank.
+type round struct {
+	heads  []head
+	bodies [][]wire.Section
+	sums   []wire.Section // of dense tensors that were summed already
+}
+
+// loss is that of all workers.
+func (o *round) loss() loss {
+	var all loss
+	for i := range o.heads {
+		all.sum += o.heads[i].loss.sum
+		all.rows += o.heads[i].loss.rows
+	}
+	return all
+}
+
+// rows is the number of rows of data behind a step.
+func (o *round) rows() uint64 {
+	n := uint64(0)
+	for i := range o.heads {
+		n += o.heads[i].rows
+	}
+	return n
+}
+
+// apply does to the tables what a shard of a server would do.
+func (r *replica) apply(o *round) error {
+	step := o.heads[0].step
+	r.reducer.Reset()
+	merged, err := r.reducer.Merge(o.bodies)
+	if err != nil {
+		return &RefusedError{wire.Refused, err.Error()}
+	}
+	all := slices.Concat(merged, o.sums)
+	slices.SortFunc(all, func(a, b wire.Section) int { return cmp.Compare(a.Table, b.Table) })
+	divisor := o.rows()
+	if r.cfg.Sum {
+		divisor = 1
+	}
+	if divisor > 0 {
+		q, err := r.reducer.Divided(all, divisor, false)
+		if err != nil {
+			return &RefusedError{wire.Refused, err.Error()}
+		}
+		for i, s := range q.Sections {
+			if err := refused(r.table(s.Table).Takes(s, q.Bad(i))); err != nil {
+				return err
+			}
+		}
+		if err := r.update(step, q.Sections); err != nil {
+			return err
+		}
+	}
+	r.plans(o)
+	r.applied += uint64(len(o.heads))
+	r.counters.pushes.Add(1)
+	r.moveTo(step + 1)
+	return nil
+}
+
+// update touches the tables: all of a step, since it has been checked.
+func (r *replica) update(step uint64, sections []wire.Section) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, t := range r.tables {
+		t.Advance()
+	}
+	rates := r.ratesAt(step)
+	for _, s := range sections {
+		t := r.table(s.Table)
+		if err := t.Apply(s, table.Stamp{Step: uint32(step + 1)}, t.Step(rates.RateOf(s.Table))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ratesAt is what learning rates are multiplied by at a step.
+func (r *replica) ratesAt(step uint64) wire.Item {
+	it := wire.Item{Rate: 1}
+	for _, f := range r.rates {
+		if f.from <= step {
+			it.Rate = f.rate
+		}
+	}
+	for _, t := range r.tables {
+		if s := t.Spec.Schedule; !s.Constant() {
+			it.Rates = append(it.Rates, wire.TableRate{Table: t.Spec.ID, Rate: s.At(step)})
+		}
+	}
+	return it
+}
+
+// plans takes note of what workers want for a later step.
+func (r *replica) plans(o *round) {
+	for i := range o.heads {
+		switch h := &o.heads[i]; h.plan {
+		case wire.PlanStop:
+			r.stop = min(r.stop, h.step+planAhead)
+		case wire.PlanRate:
+			r.rates = append(r.rates, rateFrom{h.step + planAhead, h.rate})
+		default:
+		}
+	}
+}
+
+// planAhead is how many steps after the one that tells of it a plan is in force, as on servers.
+const planAhead = 2
+
+// plan implements store: it travels with the next step.
+func (r *replica) plan(_ context.Context, _ string, p wire.Plan) (uint64, error) {
+	if p.Kind == wire.PlanRate && (!(p.Rate >= 0) || math.IsInf(float64(p.Rate), 0)) {
+		return 0, fmt.Errorf("rate %v: want a finite number, not negative", p.Rate)
+	}
+	if r.wish.Kind != 0 {
+		return 0, errors.New("another plan waits for the next step: one a step")
+	}
+	r.wish = p
+	return r.now() + planAhead, nil
+}
+
+// finish implements store. All workers take the same steps, so nobody waits for one that has finished.
+func (r *replica) finish(context.Context, uint64) error { return nil }
+
+// audit implements store.
+func (r *replica) audit(context.Context) (Audit, error) {
+	return Audit{Batches: r.applied, Applied: r.applied}, nil
+}
+
+// close implements store.
+func (r *replica) close(context.Context, bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var errs []error
+	for _, t := range r.tables {
+		errs = append(errs, t.Rows.Close())
+	}
+	r.tables = nil
+	return errors.Join(errs...)
+}
+
+// now is the number of steps applied.
+func (r *replica) now() uint64 {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.clock
+}
+
+// moveTo lets those go on who wait for a step.
+func (r *replica) moveTo(clock uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clock = clock
+	close(r.moved)
+	r.moved = make(chan struct{})
+}
