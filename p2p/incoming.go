@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"hcclps/trace"
 )
 
 // Incoming is a transfer that this side receives. Its memory is written until Done is closed. The methods may be called concurrently.
@@ -17,6 +19,7 @@ type Incoming struct {
 	done     chan struct{}
 	err      error // read after done
 	aborted  atomic.Bool
+	span     trace.Span
 
 	// The rest belongs to the Transfer's mutex.
 	total  int // bytes; of a stream so far
@@ -47,6 +50,7 @@ func (in *Incoming) finish() {
 		return
 	}
 	in.ended = true
+	in.recorded()
 	in.t.forget(in)
 	close(in.done)
 }

@@ -1,6 +1,10 @@
 package p2p
 
-import "fmt"
+import (
+	"fmt"
+
+	"hcclps/trace"
+)
 
 // Outgoing is a transfer that this side sends. Its memory is read until Done is closed. The methods may be called concurrently.
 type Outgoing struct {
@@ -11,6 +15,7 @@ type Outgoing struct {
 	done    chan struct{}
 	dropped chan struct{} // closed when the receiver takes none of it for true any more
 	err     error         // read after done
+	span    trace.Span
 
 	// The rest belongs to the Transfer's mutex.
 	total     int  // bytes; of a stream so far
@@ -78,6 +83,7 @@ func (o *Outgoing) finish() {
 		return
 	}
 	o.ended = true
+	o.recorded()
 	if o.stream != nil {
 		o.stream.letGo()
 	}

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"hcclps/trace"
 )
 
 // ErrCancelled means that the other side has given a transfer up.
@@ -66,6 +68,9 @@ type TransferConfig struct {
 	Pool   *Pool // of scratch memory, default one of 64 MiB
 	Policy Policy
 	Logger *slog.Logger // nil = discard
+	// Trace gets a span of each transfer, and Pair tells this pair of processes from others there, the same on both sides; nil = nobody.
+	Trace *trace.Recorder
+	Pair  uint64
 }
 
 // Transfer is one end of a pair of processes that moves messages of any size, in both directions at once, over one Comm
@@ -78,6 +83,8 @@ type Transfer struct {
 	wakeSend    chan struct{} // one token: there is something to send
 	wakeReceive chan struct{} // one token: there may be something to ask for
 	need        chan struct{} // one token: there is something to move
+	sends       *trace.Track
+	receives    *trace.Track
 
 	mu      sync.Mutex
 	started bool
@@ -101,6 +108,7 @@ func NewTransfer(cfg TransferConfig) (*Transfer, error) {
 	}
 	t := &Transfer{
 		cfg: cfg, policy: cfg.Policy, pool: cfg.Pool, log: cfg.Logger,
+		sends: cfg.Trace.Lanes("transfer", "send"), receives: cfg.Trace.Lanes("transfer", "receive"),
 		wakeSend: make(chan struct{}, 1), wakeReceive: make(chan struct{}, 1), need: make(chan struct{}, 1),
 		epochs:      epochs{advanced: make(chan struct{})},
 		sendSide:    sendSide{outs: make(map[uint64]*Outgoing)},
@@ -134,6 +142,7 @@ func (t *Transfer) SendFrom(id uint64, src Source) *Outgoing {
 
 // offer takes o on the list of what the peer may ask for.
 func (t *Transfer) offer(o *Outgoing) {
+	o.begin()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	fault := t.dead
@@ -164,6 +173,7 @@ func (t *Transfer) ReceiveInto(id uint64, priority Priority, sink Sink) *Incomin
 	if in.total == Unknown {
 		in.total, in.stream = 0, &inStream{}
 	}
+	in.begin()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var err error

@@ -179,6 +179,14 @@ func (j *job) worker(log *slog.Logger) error {
 	if j.cfg.Bulk, err = program.Bulk(c); err != nil {
 		return err
 	}
+	part := ""
+	if j.cfg.World > 1 {
+		part = strconv.Itoa(j.cfg.Rank)
+	}
+	if j.profile, err = program.NewProfile(c, j.cfg.Worker, j.cfg.Rank, part); err != nil {
+		return err
+	}
+	j.cfg.Trace = j.profile.Recorder()
 	j.cfg.Network, err = program.Network(c, j.cfg.Cluster, log) // another one is in its place where servers are embedded
 	return err
 }

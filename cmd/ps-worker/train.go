@@ -51,6 +51,7 @@ func trainCommand() *cli.Command {
 			&cli.BoolFlag{Name: "resume", Usage: "embedded: go on with the job in --dir", EnvVars: env("resume")},
 			&cli.DurationFlag{Name: "step-delay", Usage: "wait after each step, to slow a run down", EnvVars: env("step-delay")},
 			&cli.DurationFlag{Name: "op-timeout", Value: time.Minute, Usage: "bound of one push, pull or session call", EnvVars: env("op-timeout")},
+			program.ProfileFlag("; of several workers FILE.RANK"),
 			&cli.BoolFlag{Name: "json", Usage: "rank 0 prints one line of JSON at the end", EnvVars: env("json")},
 		}, program.NetworkFlags(), program.BulkFlags(), dataFlags(), trainingFlags(), program.LogFlags("warn"), program.ConfigFlags()),
 		Action: train,
@@ -69,10 +70,11 @@ func train(c *cli.Context) error {
 		return err
 	}
 	defer j.close()
-	if j.local == nil {
-		return formatHint(c, j.run(c.Context))
+	run := j.run
+	if j.local != nil {
+		run = func(ctx context.Context) error { return j.local.With(ctx, j.run) }
 	}
-	return formatHint(c, j.local.With(c.Context, j.run))
+	return formatHint(c, j.profile.With(c.Context, run))
 }
 
 // job is one run of train: what the flags asked for, opened and checked.
@@ -85,7 +87,9 @@ type job struct {
 	data  *dataset.Reader
 	test  *dataset.Reader // nil: none
 	local *ps.Local       // nil: servers elsewhere
-	start time.Time
+
+	profile *program.Profile // nil: none
+	start   time.Time
 }
 
 // run trains, and on rank 0 evaluates and reports.

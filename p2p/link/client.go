@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hcclps/p2p"
+	"hcclps/trace"
 )
 
 // Config describes a Client. Network, Pair, Cluster and ID are needed, all else has a good default.
@@ -17,11 +18,12 @@ type Config struct {
 	Pair      PairFunc
 	Upgrade   UpgradeFunc // nil = what Pair makes is good enough
 	Cluster   string
-	ID        string        // who we are: a worker's name or a server's id
-	Info      string        // free text for people
-	Heartbeat time.Duration // default 500 ms
-	Suspect   time.Duration // default 2 s: nothing heard for so long, and the peer is taken for dead
-	Logger    *slog.Logger  // nil = discard
+	ID        string          // who we are: a worker's name or a server's id
+	Info      string          // free text for people
+	Heartbeat time.Duration   // default 500 ms
+	Suspect   time.Duration   // default 2 s: nothing heard for so long, and the peer is taken for dead
+	Logger    *slog.Logger    // nil = discard
+	Trace     *trace.Recorder // gets the transfers of large bodies; nil = nobody
 	Limits
 }
 
@@ -64,7 +66,7 @@ type Client struct {
 
 // NewClient checks the configuration. It starts nothing.
 func NewClient(cfg Config) (*Client, error) {
-	opt := options{pair: cfg.Pair, upgrade: cfg.Upgrade, heartbeat: cfg.Heartbeat, suspect: cfg.Suspect, Limits: cfg.Limits, logger: cfg.Logger}
+	opt := options{pair: cfg.Pair, upgrade: cfg.Upgrade, heartbeat: cfg.Heartbeat, suspect: cfg.Suspect, Limits: cfg.Limits, logger: cfg.Logger, trace: cfg.Trace}
 	err := opt.setDefaults()
 	if cfg.Network == nil {
 		err = errors.Join(err, errors.New("network is nil"))

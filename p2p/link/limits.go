@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hcclps/p2p"
+	"hcclps/trace"
 )
 
 // Limits bound what connections hold. The zero value has the defaults, which programs use: other values are for tests and for tuning.
@@ -71,6 +72,7 @@ type options struct {
 	heartbeat time.Duration
 	suspect   time.Duration
 	logger    *slog.Logger
+	trace     *trace.Recorder
 	pool      *p2p.Pool // of all connections
 }
 

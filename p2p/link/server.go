@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hcclps/p2p"
+	"hcclps/trace"
 )
 
 // Handler answers requests. Serve runs in a goroutine of its own for each request and must call Reply once before it
@@ -29,11 +30,12 @@ func (f HandlerFunc) Serve(ctx context.Context, r *Request) { f(ctx, r) }
 type ServerConfig struct {
 	Handler   Handler
 	Pair      PairFunc
-	Upgrade   UpgradeFunc   // nil = what Pair makes is good enough
-	Heartbeat time.Duration // default 500 ms
-	Suspect   time.Duration // default 2 s: nothing heard for so long, and the caller is taken for dead
-	Timeout   time.Duration // bound of a handler, its reply included; default 2 min
-	Logger    *slog.Logger  // nil = discard
+	Upgrade   UpgradeFunc     // nil = what Pair makes is good enough
+	Heartbeat time.Duration   // default 500 ms
+	Suspect   time.Duration   // default 2 s: nothing heard for so long, and the caller is taken for dead
+	Timeout   time.Duration   // bound of a handler, its reply included; default 2 min
+	Logger    *slog.Logger    // nil = discard
+	Trace     *trace.Recorder // gets the transfers of large bodies; nil = nobody
 	Limits
 }
 
@@ -59,7 +61,7 @@ type pairKey struct {
 
 // NewServer checks the configuration. It starts nothing.
 func NewServer(cfg ServerConfig) (*Server, error) {
-	opt := options{pair: cfg.Pair, upgrade: cfg.Upgrade, heartbeat: cfg.Heartbeat, suspect: cfg.Suspect, Limits: cfg.Limits, logger: cfg.Logger}
+	opt := options{pair: cfg.Pair, upgrade: cfg.Upgrade, heartbeat: cfg.Heartbeat, suspect: cfg.Suspect, Limits: cfg.Limits, logger: cfg.Logger, trace: cfg.Trace}
 	err := opt.setDefaults()
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 2 * time.Minute

@@ -49,6 +49,7 @@ func newSession(opt options, conn net.Conn, rank int, peer Hello, addr string) (
 	var err error
 	s.moves, err = p2p.NewTransfer(p2p.TransferConfig{
 		Rank: rank, Peer: peer.From, Open: s.openComm, Policy: opt.policy(), Pool: opt.pool, Logger: opt.logger,
+		Trace: opt.trace, Pair: peer.Pair,
 		Post: func(sig p2p.Signal) {
 			if !s.dead() { // else the other side shall learn the reason, and not what follows from it
 				s.out.post(frame{kind: kindSignal, signal: sig})

@@ -1,0 +1,63 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"hcclps/trace"
+)
+
+// ProfileFlag is --profile. who says which processes write a file of their own.
+func ProfileFlag(who string) cli.Flag {
+	return &cli.StringFlag{Name: "profile", Usage: "write what was done when to `FILE`, for ps-worker profile and ui.perfetto.dev" + who, EnvVars: Env("profile")}
+}
+
+// Profile is the recording that --profile asks for. A nil one does nothing.
+type Profile struct {
+	path string
+	rec  *trace.Recorder
+}
+
+// NewProfile makes the recorder of a process, and starts it; nil without --profile. A file per process has part in its name: out.json, and out.PART.json.
+func NewProfile(c *cli.Context, process string, id int, part string) (*Profile, error) {
+	path := c.String("profile")
+	if path == "" {
+		return nil, nil
+	}
+	if part != "" {
+		ext := filepath.Ext(path)
+		path = strings.TrimSuffix(path, ext) + "." + part + ext
+	}
+	if st, err := os.Stat(filepath.Dir(path)); err != nil || !st.IsDir() {
+		return nil, Usage("--profile %s: %s is no folder", path, filepath.Dir(path))
+	}
+	p := &Profile{path: path, rec: trace.New(trace.Config{Process: process, ID: id})}
+	p.rec.Start()
+	return p, nil
+}
+
+// Recorder is what to record with; nil without a profile.
+func (p *Profile) Recorder() *trace.Recorder {
+	if p == nil {
+		return nil
+	}
+	return p.rec
+}
+
+// With runs f, memory being sampled beside it, and writes the file when f has returned, well or not.
+func (p *Profile) With(ctx context.Context, f func(context.Context) error) error {
+	if p == nil {
+		return f(ctx)
+	}
+	sampling, stop := context.WithCancel(ctx)
+	sampled := make(chan error, 1)
+	go func() { sampled <- p.rec.Run(sampling) }()
+	err := f(ctx)
+	stop()
+	return errors.Join(err, <-sampled, p.rec.Trace().WriteFile(p.path))
+}
