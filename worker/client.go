@@ -92,6 +92,12 @@ func (cfg Config) Validate() error {
 	if cfg.World < 0 || cfg.Rank < 0 || cfg.Rank >= max(cfg.World, 1) {
 		errs = append(errs, fmt.Errorf("rank %d of %d workers: want 0 <= rank < world", cfg.Rank, cfg.World))
 	}
+	if cfg.Mode > Hybrid {
+		errs = append(errs, fmt.Errorf("%v is unknown", cfg.Mode))
+	}
+	if cfg.Mode != PS && cfg.Sync != BSP {
+		errs = append(errs, fmt.Errorf("%v keeps workers in step: %v is for servers alone", cfg.Mode, cfg.Sync))
+	}
 	if cfg.Staleness < 0 || cfg.Staleness != 0 && cfg.Sync != SSP {
 		errs = append(errs, fmt.Errorf("staleness %d is for ssp only", cfg.Staleness))
 	}
@@ -191,6 +197,9 @@ func (c *Client) open(ctx, run context.Context, bulk *backend.Bulk) error {
 			}
 		}
 		c.store = c.local
+		if c.servers != nil {
+			c.store = &hybrid{c.servers, c.local}
+		}
 	}
 	c.resume(r)
 	return nil

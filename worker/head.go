@@ -12,17 +12,16 @@ import (
 // head is what a worker tells the others of its step, beside gradients. It closes the step: who has the heads of all knows that all have got
 // what was reduced before. On the wire, little endian:
 //
-//	 0 u64 step               40 u64 rows of the loss
-//	 8 u64 digest of tables   48 u64 bytes of the body
-//	16 u32 kind of a plan     56 u8 1: the step is refused, and the body says why
-//	20 f32 rate of the plan   57 u8 bytes of the cursor
-//	24 u64 rows               58 6 x 0
-//	32 f64 loss               64 64 bytes, the cursor and zeros
+//	 0 u64 step                    40 f64 loss
+//	 8 u64 digest of tables        48 u64 rows of the loss
+//	16 u32 kind of a plan          56 u64 bytes of the body
+//	20 f32 rate of the plan        64 u8 flags: 1 the step is refused, and the body says why
+//	24 u64 step it is for          65 u8 bytes of the cursor, 6 x 0
+//	32 u64 rows                    72 64 bytes, the cursor and zeros
 type head struct {
 	step    uint64
-	schema  uint64 // of the tables this worker has
-	plan    wire.PlanKind
-	rate    float32
+	schema  uint64    // of the tables this worker has
+	plan    wire.Plan // kind 0: none; Kind, Rate and T
 	rows    uint64
 	loss    loss
 	body    uint64
@@ -31,10 +30,14 @@ type head struct {
 }
 
 const (
-	headSize = 128
-	cursorAt = 64
+	headSize = 136
+	cursorAt = 72
 	// maxBody bounds what a worker's part of a step may be.
 	maxBody = 1 << 40
+	// maxHeadRows bounds the rows of data behind a step.
+	maxHeadRows = 1 << 48
+
+	flagRefused = 1
 )
 
 var errHead = errors.New("head of a step cannot be")
@@ -44,16 +47,17 @@ func (h *head) encode(b []byte) {
 	le := binary.LittleEndian
 	le.PutUint64(b, h.step)
 	le.PutUint64(b[8:], h.schema)
-	le.PutUint32(b[16:], uint32(h.plan))
-	le.PutUint32(b[20:], math.Float32bits(h.rate))
-	le.PutUint64(b[24:], h.rows)
-	le.PutUint64(b[32:], math.Float64bits(h.loss.sum))
-	le.PutUint64(b[40:], uint64(h.loss.rows))
-	le.PutUint64(b[48:], h.body)
+	le.PutUint32(b[16:], uint32(h.plan.Kind))
+	le.PutUint32(b[20:], math.Float32bits(h.plan.Rate))
+	le.PutUint64(b[24:], h.plan.T)
+	le.PutUint64(b[32:], h.rows)
+	le.PutUint64(b[40:], math.Float64bits(h.loss.sum))
+	le.PutUint64(b[48:], uint64(h.loss.rows))
+	le.PutUint64(b[56:], h.body)
 	if h.refused {
-		b[56] = 1
+		b[64] = flagRefused
 	}
-	b[57] = byte(copy(b[cursorAt:headSize], h.cursor))
+	b[65] = byte(copy(b[cursorAt:headSize], h.cursor))
 }
 
 func decodeHead(b []byte) (head, error) {
@@ -62,12 +66,13 @@ func decodeHead(b []byte) (head, error) {
 	}
 	le := binary.LittleEndian
 	h := head{
-		step: le.Uint64(b), schema: le.Uint64(b[8:]), plan: wire.PlanKind(le.Uint32(b[16:])), rate: math.Float32frombits(le.Uint32(b[20:])),
-		rows: le.Uint64(b[24:]), loss: loss{math.Float64frombits(le.Uint64(b[32:])), int(le.Uint64(b[40:]))}, body: le.Uint64(b[48:]),
-		refused: b[56] == 1,
+		step: le.Uint64(b), schema: le.Uint64(b[8:]),
+		plan: wire.Plan{Kind: wire.PlanKind(le.Uint32(b[16:])), Rate: math.Float32frombits(le.Uint32(b[20:])), T: le.Uint64(b[24:])},
+		rows: le.Uint64(b[32:]), loss: loss{math.Float64frombits(le.Uint64(b[40:])), int(le.Uint64(b[48:]))}, body: le.Uint64(b[56:]),
+		refused: b[64]&flagRefused != 0,
 	}
-	n := int(b[57])
-	if b[56] > 1 || n > headSize-cursorAt || h.body > maxBody || h.rows > 1<<48 || h.loss.rows < 0 {
+	n := int(b[65])
+	if b[64]&^flagRefused != 0 || n > headSize-cursorAt || h.body > maxBody || h.rows > maxHeadRows || uint64(h.loss.rows) > maxHeadRows {
 		return head{}, fmt.Errorf("%d rows, body of %d bytes, cursor of %d: %w", h.rows, h.body, n, errHead)
 	}
 	if n > 0 {

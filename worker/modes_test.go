@@ -97,9 +97,12 @@ func TestModesGiveTheSameBits(t *testing.T) {
 				train := fitted(model.Options{Model: name, Optimizer: worker.Optimizer{Name: opt}}, stream{rows: 700, batch: 64}, worker.TrainOptions{Epochs: 2})
 				cfg := worker.Config{Job: fmt.Sprintf("%s/%s/%d", name, opt, world), World: world, Seed: 5, RankOrder: true}
 				want := crew{cfg: cfg, servers: l, train: train}.run(t)
-				cfg.Mode = worker.AllReduce
-				if got := (crew{cfg: cfg, train: train}.run(t)); got != want {
-					t.Errorf("%s, %s, %d workers: digest %.8s with allreduce, %.8s with servers", name, opt, world, got, want)
+				for mode, servers := range map[worker.Mode]*ps.Local{worker.AllReduce: nil, worker.Hybrid: l} {
+					cfg.Mode = mode
+					cfg.Job = fmt.Sprintf("%s/%v", cfg.Job, mode)
+					if got := (crew{cfg: cfg, servers: servers, train: train}.run(t)); got != want {
+						t.Errorf("%s, %s, %d workers: digest %.8s with %v, %.8s with servers", name, opt, world, got, mode, want)
+					}
 				}
 			}
 		}

@@ -36,6 +36,7 @@ type replica struct {
 
 	mu     sync.RWMutex
 	tables []*held       // ascending id
+	lastID uint32        // that was given to one
 	clock  uint64        // steps applied
 	moved  chan struct{} // closed and replaced when clock moves
 }
@@ -52,17 +53,22 @@ type held struct {
 	sum  []float32 // of a dense tensor: the gradient of a step, whole blocks
 }
 
+// denseIDs is above the ids that servers give to tables.
+const denseIDs = 1 << 30
+
 func newReplica(cfg Config, w *waits, n *counters) *replica {
-	return &replica{cfg: cfg, log: cfg.Logger, counters: n, waits: w, stop: wire.Infinity, moved: make(chan struct{})}
+	r := &replica{cfg: cfg, log: cfg.Logger, counters: n, waits: w, stop: wire.Infinity, moved: make(chan struct{})}
+	if cfg.Mode == Hybrid {
+		r.lastID = denseIDs
+	}
+	return r
 }
 
 // agree implements store. Whether the others have the same tables is found out with the first step.
 func (r *replica) agree(_ context.Context, w wire.Table) (wire.Table, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	last := uint32(0)
 	for _, t := range r.tables {
-		last = max(last, t.Spec.ID)
 		if t.Spec.Name != w.Name {
 			continue
 		}
@@ -71,7 +77,8 @@ func (r *replica) agree(_ context.Context, w wire.Table) (wire.Table, error) {
 		}
 		return t.Spec, nil
 	}
-	w.ID = last + 1
+	r.lastID++
+	w.ID = r.lastID
 	t, err := newHeld(w)
 	if err != nil {
 		return w, err
@@ -116,26 +123,33 @@ func (r *replica) table(id uint32) *held {
 
 // push implements store.
 func (r *replica) push(ctx context.Context, c *commit) (outcome, error) {
+	o, err := r.collect(ctx, c)
+	if err == nil {
+		err = r.apply(o)
+	}
+	if err != nil {
+		return outcome{}, err
+	}
+	return outcome{loss: o.loss()}, nil
+}
+
+// collect brings together what all workers give to a step, and touches nothing.
+func (r *replica) collect(ctx context.Context, c *commit) (*round, error) {
 	if c.step >= r.stop {
-		return outcome{}, fmt.Errorf("from step %d on: %w", r.stop, ErrStopped)
+		return nil, fmt.Errorf("from step %d on: %w", r.stop, ErrStopped)
 	}
 	own, err := r.gradients(c)
+	if r.peers == nil {
+		return &round{heads: []head{r.head(c)}, bodies: [][]wire.Section{own}}, err
+	}
 	refusal := ""
 	switch {
 	case errors.Is(err, ErrNonFinite):
 		refusal = fmt.Sprintf("worker %q: %v", r.cfg.Worker, err)
 	case err != nil:
-		return outcome{}, err
+		return nil, err
 	}
-	round := &round{heads: []head{r.head(c)}, bodies: [][]wire.Section{own}}
-	if r.peers != nil {
-		if round, err = r.exchange(ctx, round.heads[0], own, refusal); err != nil {
-			return outcome{}, err
-		}
-	} else if refusal != "" {
-		return outcome{}, &RefusedError{wire.NonFinite, refusal}
-	}
-	return outcome{loss: round.loss()}, r.apply(round)
+	return r.exchange(ctx, r.head(c), own, refusal)
 }
 
 // rank is this worker's number.
@@ -150,7 +164,7 @@ func (r *replica) rank() int {
 func (r *replica) head(c *commit) head {
 	h := head{
 		step: c.step, schema: r.schema(), rows: uint64(c.rows), loss: c.loss, cursor: c.cursor,
-		plan: r.wish.Kind, rate: r.wish.Rate,
+		plan: r.wish,
 	}
 	r.wish = wire.Plan{}
 	return h
@@ -300,11 +314,11 @@ func (r *replica) ratesAt(step uint64) wire.Item {
 // plans takes note of what workers want for a later step.
 func (r *replica) plans(o *round) {
 	for i := range o.heads {
-		switch h := &o.heads[i]; h.plan {
+		switch p := o.heads[i].plan; p.Kind {
 		case wire.PlanStop:
-			r.stop = min(r.stop, h.step+planAhead)
+			r.stop = min(r.stop, p.T)
 		case wire.PlanRate:
-			r.rates = append(r.rates, rateFrom{h.step + planAhead, h.rate})
+			r.rates = append(r.rates, rateFrom{p.T, p.Rate})
 		default:
 		}
 	}
@@ -321,8 +335,11 @@ func (r *replica) plan(_ context.Context, _ string, p wire.Plan) (uint64, error)
 	if r.wish.Kind != 0 {
 		return 0, errors.New("another plan waits for the next step: one a step")
 	}
+	if p.T == 0 {
+		p.T = r.now() + planAhead
+	}
 	r.wish = p
-	return r.now() + planAhead, nil
+	return p.T, nil
 }
 
 // finish implements store. All workers take the same steps, so nobody waits for one that has finished.
