@@ -19,7 +19,10 @@ const (
 	Tree                      // binomial, whole messages
 	Pairwise                  // one partner at a time
 
-	lastAlgorithm = Pairwise
+	// SHM is straight from and to memory that all ranks have mapped; see Config.Shared.
+	SHM Algorithm = 7
+
+	lastAlgorithm = SHM
 )
 
 // String is HCCL's token, which ParseAlgorithms reads.
@@ -37,6 +40,8 @@ func (a Algorithm) String() string {
 		return "tree"
 	case Pairwise:
 		return "pairwise"
+	case SHM:
+		return "shm"
 	default:
 		return fmt.Sprintf("algorithm(%d)", uint8(a))
 	}
@@ -61,19 +66,21 @@ func (c Choice) String() string {
 func supports(o Op) []Algorithm {
 	switch o {
 	case AllReduce, Reduce:
-		return []Algorithm{Ring, HalvingDoubling, Mesh, Tree}
+		return []Algorithm{Ring, HalvingDoubling, Mesh, Tree, SHM}
 	case ReduceScatter, AllGather:
-		return []Algorithm{Ring, HalvingDoubling, Mesh}
+		return []Algorithm{Ring, HalvingDoubling, Mesh, SHM}
 	case Broadcast:
-		return []Algorithm{Ring, Mesh, Tree, HalvingDoubling} // the last is the binomial tree too
-	case AlltoAll, AlltoAllV:
+		return []Algorithm{Ring, Mesh, Tree, HalvingDoubling, SHM} // HalvingDoubling is the binomial tree too
+	case AlltoAll:
+		return []Algorithm{Pairwise, Mesh, SHM}
+	case AlltoAllV:
 		return []Algorithm{Pairwise, Mesh}
 	case SparseReduce: // rows to all, or to owners and back
 		return []Algorithm{Mesh, Pairwise}
 	case Scatter, Gather:
 		return []Algorithm{Mesh}
 	case Barrier:
-		return []Algorithm{Tree}
+		return []Algorithm{Tree, SHM}
 	default:
 		return nil
 	}

@@ -19,6 +19,8 @@ func allReduce(t team, a Algorithm, v vector, src, dst []byte) error {
 		place(dst, src)
 		v.finish(dst, v.over)
 		return nil
+	case a == SHM:
+		return sharedAllReduce(t, v, src, dst)
 	case a == Tree:
 		if err := reduceTo(t, Tree, v, src, dst, 0); err != nil {
 			return err

@@ -1,6 +1,9 @@
 package collective
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // chooser decides by what algorithms operations are done. It is a pure function of its fields, which all ranks have alike.
 type chooser struct {
@@ -10,6 +13,27 @@ type chooser struct {
 	levels  *levels // nil: one level
 	ranks   int
 	ordered bool
+
+	shared   bool // the ranks of a host share memory
+	together bool // all ranks do
+}
+
+// sharable says whether an operation can be done in shared memory.
+func sharable(op Op) bool {
+	switch op {
+	case AllReduce, ReduceScatter, AllGather, Broadcast, Reduce, AlltoAll, Barrier:
+		return true
+	default:
+		return false
+	}
+}
+
+// candidates are the algorithms that an operation can be done by between the ranks of a level.
+func (c chooser) candidates(op Op, shared bool) []Algorithm {
+	if shared && sharable(op) {
+		return []Algorithm{SHM}
+	}
+	return slices.DeleteFunc(supports(op), func(a Algorithm) bool { return a == SHM })
 }
 
 // choose returns the pinned choice, or the one with the least predicted time; the first of those that are equal.
@@ -27,8 +51,11 @@ func (c chooser) choose(op Op, n int) Choice {
 	if op == SparseReduce { // chosen when all counts are known
 		return Choice{}
 	}
+	if c.together && sharable(op) { // never slower than through a Comm
+		return Choice{Level1: SHM}
+	}
 	best, least := Choice{}, math.Inf(1)
-	for _, a := range supports(op) {
+	for _, a := range c.candidates(op, false) {
 		choice := Choice{Level1: a}
 		if s := c.predict(op, n, choice); s < least || best == (Choice{}) {
 			best, least = choice, s
@@ -37,8 +64,8 @@ func (c chooser) choose(op Op, n int) Choice {
 	if c.levels == nil || !layered(op) {
 		return best
 	}
-	for _, level0 := range supports(op) {
-		for _, level1 := range supports(op) {
+	for _, level0 := range c.candidates(op, c.shared) {
+		for _, level1 := range c.candidates(op, false) {
 			choice := Choice{level0, level1}
 			if s := c.predict(op, n, choice); s < least {
 				best, least = choice, s

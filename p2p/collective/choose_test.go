@@ -109,7 +109,7 @@ func TestTheChoiceIsTheCheapest(t *testing.T) {
 					if err := checkChoice(op, got); err != nil || got.Level1 == Auto {
 						t.Fatalf("%v of %d: %v: %v", op, n, got, err)
 					}
-					for _, a := range supports(op) {
+					for _, a := range c.candidates(op, false) {
 						if op == AlltoAllV {
 							continue
 						}

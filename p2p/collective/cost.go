@@ -59,6 +59,9 @@ func cost(l Link, w work, a Algorithm) float64 {
 		return 0
 	}
 	n := float64(w.n)
+	if a == SHM {
+		return costShared(l, w)
+	}
 	switch w.op {
 	case AllReduce:
 		return costAllReduce(l, w, a)
@@ -175,6 +178,15 @@ func costTreeReduce(l Link, w work) float64 {
 		return l.Alpha.Seconds() + float64(p-1)*n*(1/l.Bandwidth+1/l.Reduce)
 	}
 	return log2(p) * l.step(n, n)
+}
+
+// costShared is what ranks take that share memory, each of which can copy and fold as fast as it reduces.
+func costShared(l Link, w work) float64 {
+	passes := 2.0 // into the memory and out of it
+	if w.op == AllReduce || w.op == Reduce {
+		passes = 3
+	}
+	return l.Alpha.Seconds() + passes*float64(w.n)/l.Reduce
 }
 
 // log2 is rounded up.

@@ -287,7 +287,7 @@ func (x *exchange) awaited() []int {
 			ranks = append(ranks, m.peer)
 		}
 	}
-	return ranks
+	return x.shared.awaited(ranks)
 }
 
 // drain waits until a closed Comm has let go of all buffers.

@@ -44,6 +44,9 @@ type Config struct {
 	// Watchdog is how long an operation may wait without any message coming or going, one of which may be as large as the operation where
 	// it is not cut into pieces; 0: DefaultWatchdog.
 	Watchdog time.Duration
+	// Shared is memory that the ranks of this host have mapped: those with this rank's number in Hosts, or all. The group needs one of its own, and does
+	// not close it. nil: none.
+	Shared Shared
 	// Control tells ranks of each other's failures; nil: each finds out for itself, by the end of a peer's Comm or by Watchdog.
 	Control Control
 	// Open makes a Comm for a sub-group, from ranks of this group in the order of their new numbers. All of them call it. nil: no sub-groups.
@@ -62,18 +65,20 @@ type Group struct {
 	all    team
 
 	progress atomic.Uint64 // messages that have ended
-	wake     chan struct{} // something was posted, or the group was closed
+	wake     chan struct{} // something was posted, or the group was closed, or who carried an operation out has left
 
 	mu      sync.Mutex
 	seq     uint64
 	queue   []*Work
-	current *Work // under way
-	last    Call  // the last that began; Seq 0: none
+	first   [4]*Work // where the queue begins again when it was empty
+	current *Work    // under way
+	last    Call     // the last that began; Seq 0: none
 	closed  bool
 	dead    error
 	records recorder
+	driver  driver
 
-	reducers map[kind]reducer // used by Run alone
+	reducers map[kind]reducer // used by who carries an operation out
 }
 
 // kind is what a reducer is for.
@@ -117,9 +122,33 @@ func New(cfg Config) (*Group, error) {
 	g.choose = chooser{
 		pinned: cfg.Algorithms, inside: cfg.Inside, across: cfg.Across,
 		levels: newLevels(cfg.Hosts), ranks: size, ordered: cfg.RankOrder,
+		shared: cfg.Shared != nil, together: cfg.Shared != nil && cfg.together(),
 	}
 	g.all = newExchange(cfg.Comm, func(r int) int { return cfg.Ranks[r] }, &g.progress).all()
+	neighbours, me := cfg.neighbours()
+	var err error
+	if g.all.shared, err = newSharing(cfg.Shared, neighbours, me); err != nil {
+		return nil, fmt.Errorf("make group of %d ranks: %w", size, err)
+	}
 	return g, nil
+}
+
+// neighbours are the ranks of this rank's host, and its place among them.
+func (c *Config) neighbours() (ranks []int, me int) {
+	for r := range c.Ranks {
+		if r == c.Comm.Rank() {
+			me = len(ranks)
+		}
+		if c.Hosts == nil || c.Hosts[r] == c.Hosts[c.Comm.Rank()] {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks, me
+}
+
+// together says whether all ranks are on one host.
+func (c *Config) together() bool {
+	return !slices.ContainsFunc(c.Hosts, func(h int) bool { return h != c.Hosts[0] })
 }
 
 // validate tells all faults of a Config that has its defaults.
@@ -140,6 +169,10 @@ func (c *Config) validate(size int) error {
 		fault(l.Alpha < 0 || l.Post < 0 || !(l.Bandwidth > 0) || !(l.Reduce > 0), "link %+v, want positive bandwidth and reduce", l)
 	}
 	faults = append(faults, c.Algorithms.validate())
+	for op, choice := range c.Algorithms {
+		fault(choice.Level0 == SHM && c.Shared == nil, "%v is pinned to %v, and the ranks of a host share no memory", op, choice)
+		fault(choice.Level1 == SHM && (c.Shared == nil || len(c.Hosts) == size && !c.together()), "%v is pinned to %v, and the ranks do not all share memory", op, choice)
+	}
 	return errors.Join(faults...)
 }
 
@@ -234,9 +267,15 @@ func (g *Group) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	var watcher sync.WaitGroup
 	watcher.Go(func() { g.watch(ctx, stop) })
+	g.mu.Lock()
+	g.driver.run = ctx
+	g.mu.Unlock()
 	err := g.loop(ctx)
 	stop(err)
 	watcher.Wait()
+	if s := g.all.shared; s != nil {
+		s.Leave()
+	}
 	g.bury(err)
 	if errors.Is(err, errGroupClosed) {
 		return nil
@@ -248,45 +287,85 @@ func (g *Group) Run(ctx context.Context) error {
 // loop takes one operation after the other. It returns why it ended.
 func (g *Group) loop(ctx context.Context) error {
 	for {
-		w, err := g.next(ctx)
+		w, again, err := g.next(ctx)
 		if err != nil {
 			return g.failure(ctx, err)
 		}
-		if err := g.carry(ctx, w); err != nil {
+		if !again {
+			g.all.begin(ctx, w.call)
+		}
+		if err := g.carry(w); err != nil {
 			return g.failure(ctx, err)
 		}
 		g.finish(w, nil)
 	}
 }
 
-// next waits for an operation and makes it the current one.
-func (g *Group) next(ctx context.Context) (*Work, error) {
+// next waits for an operation and makes it the current one; again: it was begun by who waits for it.
+func (g *Group) next(ctx context.Context) (w *Work, again bool, err error) {
+	d := &g.driver
+	var tick <-chan time.Time
 	for {
 		g.mu.Lock()
+		d.ending = d.busy && (g.closed || ctx.Err() != nil)
 		switch {
+		case d.busy: // nobody else may touch what it works with
+		case d.broken != nil:
+			g.mu.Unlock()
+			return nil, false, d.broken
 		case g.closed:
 			g.mu.Unlock()
-			return nil, errGroupClosed
-		case ctx.Err() == nil && len(g.queue) > 0:
-			w := g.queue[0]
-			g.queue = g.queue[1:]
-			g.current, g.last = w, w.call
-			g.records.begin(w)
+			return nil, false, errGroupClosed
+		case ctx.Err() != nil:
 			g.mu.Unlock()
-			return w, nil
+			return nil, false, context.Cause(ctx)
+		case d.handed:
+			d.handed = false
+			w = g.current
+			g.mu.Unlock()
+			return w, true, nil
+		case len(g.queue) > 0 && !d.hot():
+			w = g.take()
+			g.mu.Unlock()
+			return w, false, nil
+		}
+		hot, ended := d.hot(), ctx.Done()
+		if d.ending {
+			ended = nil
 		}
 		g.mu.Unlock()
+		if tick = nil; hot {
+			tick = time.After(coolAfter)
+		}
 		select {
 		case <-g.wake:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		case <-ended:
+		case <-tick:
+			g.mu.Lock()
+			d.look(g.queue)
+			g.mu.Unlock()
 		}
 	}
 }
 
-// carry does one operation.
-func (g *Group) carry(ctx context.Context, w *Work) error {
-	g.all.begin(ctx, w.call)
+// take makes the first operation of the queue the current one; g.mu is held.
+func (g *Group) take() *Work {
+	w := g.queue[0]
+	if g.queue = g.queue[1:]; len(g.queue) == 0 {
+		g.queue = g.first[:0]
+	}
+	g.current, g.last = w, w.call
+	g.records.begin(w)
+	return w
+}
+
+// carry does one operation that was begun.
+func (g *Group) carry(w *Work) error {
+	if c := w.call.Algorithm; g.all.shared != nil && c.Level0 != SHM && c.Level1 != SHM {
+		if err := g.all.announce(nil, [2]int{}); err != nil { // so that a neighbour that calls something else sees it
+			return err
+		}
+	}
 	if err := w.run(g.all); err != nil {
 		return err
 	}
@@ -297,10 +376,16 @@ func (g *Group) carry(ctx context.Context, w *Work) error {
 func (g *Group) finish(w *Work, err error) {
 	g.mu.Lock()
 	g.records.end(w, err)
+	wake := false
 	if g.current == w {
 		g.current = nil
+		wake = g.driver.busy && (g.driver.ending || len(g.queue) > 0)
+		g.driver.busy = false
 	}
 	g.mu.Unlock()
+	if wake {
+		g.poke()
+	}
 	g.progress.Add(1)
 	if w.after != nil {
 		w.after(err)

@@ -16,6 +16,7 @@ type exchange struct {
 	ctx      context.Context //nolint:containedctx // of one operation, which is one call of a function
 	name     func(rank int) int
 	progress *atomic.Uint64 // counts what has arrived and what was taken
+	shared   *sharing       // nil: no memory is shared
 
 	call    Call
 	edges   []edge     // by peer
@@ -60,6 +61,9 @@ func (x *exchange) begin(ctx context.Context, c Call) {
 	x.open = x.open[:0]
 	x.spare, x.used = append(x.spare, x.used...), x.used[:0]
 	x.scratch.reset()
+	if x.shared != nil {
+		x.shared.begin()
+	}
 	for i := range x.edges {
 		e := &x.edges[i]
 		e.said, e.asked, e.heard, e.hello, e.held = false, false, false, nil, e.held[:0]

@@ -3,6 +3,7 @@ package collective
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"hcclps/p2p"
@@ -15,6 +16,7 @@ type Work struct {
 	bytes  int
 	posted time.Time
 	run    func(t team) error
+	driver *Group          // whoever waits may carry it out
 	after  func(err error) // called before done is closed
 	done   chan struct{}
 	err    error // written before done is closed
@@ -25,7 +27,12 @@ type Work struct {
 func (w *Work) Call() Call { return w.call }
 
 // Done is closed when the operation has ended, well or not.
-func (w *Work) Done() <-chan struct{} { return w.done }
+func (w *Work) Done() <-chan struct{} {
+	if w.driver != nil {
+		w.driver.hasten()
+	}
+	return w.done
+}
 
 // Wait returns the operation's error when it has ended. If ctx ends first it returns the cause; the operation goes on, and may be waited for again.
 func (w *Work) Wait(ctx context.Context) error {
@@ -33,6 +40,9 @@ func (w *Work) Wait(ctx context.Context) error {
 	case <-w.done:
 		return w.err
 	default:
+	}
+	if w.driver != nil && ctx.Err() == nil {
+		w.driver.drive(w)
 	}
 	select {
 	case <-w.done:
@@ -63,6 +73,9 @@ func (g *Group) postTagged(c Call, bytes int, tag uint32, run func(t team, v vec
 		c.Plan = g.planOf(tag)
 	}
 	w := &Work{bytes: bytes, posted: time.Now(), after: after, done: make(chan struct{})}
+	if c.Algorithm == (Choice{Level1: SHM}) && g.all.shared != nil {
+		w.driver = g
+	}
 	w.run = func(t team) error {
 		v := vector{width: max(1, c.DType.Size()), piece: g.cfg.Piece, ordered: g.cfg.RankOrder, over: g.Size()}
 		if c.Op.reduces() {
@@ -88,8 +101,16 @@ func (g *Group) postTagged(c Call, bytes int, tag uint32, run func(t team, v vec
 	c.Seq = g.seq
 	w.call = c
 	g.queue = append(g.queue, w)
+	if w.driver == nil || after != nil || len(g.queue) > 1 {
+		g.driver.cool()
+	}
+	hot := g.driver.hot()
 	g.mu.Unlock()
-	g.poke()
-	g.cfg.Logger.Debug("collective posted", "seq", c.Seq, "op", c.Op, "bytes", bytes, "algorithm", c.Algorithm)
+	if !hot {
+		g.poke()
+	}
+	if g.cfg.Logger.Enabled(context.Background(), slog.LevelDebug) {
+		g.cfg.Logger.Debug("collective posted", "seq", c.Seq, "op", c.Op, "bytes", bytes, "algorithm", c.Algorithm)
+	}
 	return w
 }

@@ -1,0 +1,105 @@
+package collective
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// place is where b lies in this rank's shared memory, plus 1; 0: it does not.
+func (x *exchange) place(b []byte) int {
+	if at, ok := x.shared.Offset(b); ok {
+		return at + 1
+	}
+	return 0
+}
+
+// agree shows this rank's two places and says whether all ranks have some where this one has.
+func (x *exchange) agree(from, to int) (bool, error) {
+	if err := x.announce(nil, [2]int{from, to}); err != nil {
+		return false, err
+	}
+	if err := x.meetAll(); err != nil {
+		return false, err
+	}
+	for r := range x.shared.members {
+		if a, b := x.placesOf(r); (a == 0) != (from == 0) || (b == 0) != (to == 0) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// placesOf are the places of a rank.
+func (x *exchange) placesOf(rank int) (from, to uint64) {
+	b := x.shared.Memory(rank)[x.lane()*lineSize+inlineOffset:]
+	return binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
+}
+
+// lies is n bytes of a rank's memory at a place that it has named.
+func (x *exchange) lies(rank int, at uint64, n int) ([]byte, error) {
+	memory := x.shared.Memory(rank)
+	if at == 0 || at-1 > uint64(len(memory)) || uint64(n) > uint64(len(memory))-(at-1) {
+		name := x.name(x.shared.members[rank])
+		return nil, &RankError{name, fmt.Errorf("rank %d names %d bytes at %d of its shared memory: %w", name, n, at, ErrMismatch)}
+	}
+	return memory[at-1 : at-1+uint64(n)], nil
+}
+
+// apart waits until all ranks have done their part of a zero-copy form: nobody reads or writes another's buffer any more.
+func (x *exchange) apart(do func() error) error {
+	s := x.shared
+	a := s.stageA()
+	if !s.done {
+		if err := do(); err != nil {
+			return err
+		}
+		s.done = true
+		s.Post(a.shown, a.before+1)
+		s.Post(a.taken, a.before+1)
+		x.progress.Add(1)
+	}
+	if err := x.want(want{NoRoot, a.taken, a.before + 1}); err != nil {
+		return err
+	}
+	s.rounds[0]++
+	return nil
+}
+
+// zeroBlock is how much is reduced before it is written to all.
+const zeroBlock = 32 << 10
+
+// zeroAllReduce reduces a slice of all ranks' buffers and writes it to all of them.
+func zeroAllReduce(t team, v vector, dst []byte) error {
+	s, p := t.shared, t.size()
+	return t.apart(func() error {
+		from, to := make([][]byte, p), make([][]byte, p)
+		for r := range p {
+			a, b := t.placesOf(r)
+			in, err := t.lies(r, a, len(dst))
+			if err != nil {
+				return err
+			}
+			out, err := t.lies(r, b, len(dst))
+			if err != nil {
+				return err
+			}
+			from[r], to[r] = piece(in, v.width, s.me, p), piece(out, v.width, s.me, p)
+		}
+		n := len(from[s.me])
+		for lo := 0; lo < n; lo += zeroBlock {
+			hi := min(lo+zeroBlock, n)
+			for r := range p {
+				s.parts[r] = from[r][lo:hi]
+			}
+			out := to[s.me][lo:hi]
+			v.fold(out, s.parts)
+			v.finish(out, v.over)
+			for r := range p {
+				if r != s.me {
+					copy(to[r][lo:hi], out)
+				}
+			}
+		}
+		return nil
+	})
+}
