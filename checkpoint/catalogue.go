@@ -8,14 +8,14 @@ import "sync"
 type catalogue interface {
 	// find says where a chunk is.
 	find(s sum) (pack string, at place, ok bool)
-	// has reports whether a part was added.
+	// has reports whether a part is in it.
 	has(part string) bool
 	// add counts the chunks of a part.
-	add(part string, p *partFile) error
+	add(part string, p *partFile)
 	// remove takes a part out that was added.
-	remove(part string, p *partFile) error
+	remove(part string, p *partFile)
 	// sweep takes out the parts and packs that are not among the files.
-	sweep(files map[string]bool) error
+	sweep(files map[string]bool)
 	close() error
 }
 
@@ -53,11 +53,11 @@ func (c *memoryCatalogue) has(part string) bool {
 	return c.parts[part]
 }
 
-func (c *memoryCatalogue) add(part string, p *partFile) error {
+func (c *memoryCatalogue) add(part string, p *partFile) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.parts[part] {
-		return nil
+		return
 	}
 	c.parts[part] = true
 	p.chunks(func(at *place) {
@@ -71,14 +71,13 @@ func (c *memoryCatalogue) add(part string, p *partFile) error {
 		k.refs++
 		c.chunks[at.sum] = k
 	})
-	return nil
 }
 
-func (c *memoryCatalogue) remove(part string, p *partFile) error {
+func (c *memoryCatalogue) remove(part string, p *partFile) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.parts[part] {
-		return nil
+		return
 	}
 	delete(c.parts, part)
 	p.chunks(func(at *place) {
@@ -89,10 +88,9 @@ func (c *memoryCatalogue) remove(part string, p *partFile) error {
 		}
 		delete(c.chunks, at.sum)
 	})
-	return nil
 }
 
-func (c *memoryCatalogue) sweep(files map[string]bool) error {
+func (c *memoryCatalogue) sweep(files map[string]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for p := range c.parts {
@@ -105,7 +103,6 @@ func (c *memoryCatalogue) sweep(files map[string]bool) error {
 			delete(c.chunks, s)
 		}
 	}
-	return nil
 }
 
 func (c *memoryCatalogue) close() error { return nil }

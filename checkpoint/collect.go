@@ -69,9 +69,7 @@ func (s *Store) delete(ctx context.Context, id uint64) error {
 		if p == nil {
 			continue
 		}
-		if err := s.cat.remove(m.Parts[i].File, p); err != nil {
-			return err
-		}
+		s.cat.remove(m.Parts[i].File, p)
 		if err := removeFile(s.disk, s.path(m.Parts[i].File)); err != nil {
 			s.log.Warn("cannot remove part", "file", s.path(m.Parts[i].File), "err", err)
 		}
@@ -257,5 +255,6 @@ func (s *Store) sweep() error {
 	for _, n := range names {
 		files[n] = true
 	}
-	return s.cat.sweep(files)
+	s.cat.sweep(files)
+	return nil
 }

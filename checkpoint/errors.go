@@ -26,16 +26,20 @@ type DamageError struct {
 	File   string // path
 	Offset int64  // in the file
 	Table  string // name of the table whose rows are hit, if it is known
+	Blob   string // or of the blob
 	Chunk  string // SHA-256 of the chunk that should be there, if it is known
 	Reason string
 }
 
-// Error names file, offset, and what is known of the table and the chunk.
+// Error names file, offset, and what is known of the contents.
 func (d *DamageError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "damaged file %s at offset %d", d.File, d.Offset)
 	if d.Table != "" {
 		fmt.Fprintf(&b, ", table %q", d.Table)
+	}
+	if d.Blob != "" {
+		fmt.Fprintf(&b, ", blob %q", d.Blob)
 	}
 	if d.Chunk != "" {
 		fmt.Fprintf(&b, ", chunk %s", d.Chunk)

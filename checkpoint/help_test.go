@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math"
 	"slices"
@@ -153,6 +154,8 @@ func load(ctx context.Context, s *Store, id uint64) (*model, error) {
 func (m *model) equal(o *model) bool {
 	return m.step == o.step && maps.Equal(m.pages, o.pages) && maps.Equal(m.blobs, o.blobs)
 }
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func mustOpen(t *testing.T, cfg Config) *Store {
 	t.Helper()

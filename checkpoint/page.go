@@ -1,6 +1,8 @@
 package checkpoint
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"math"
 
@@ -90,4 +92,31 @@ func checkPage(p Page, t *Table, group uint32, shards int) error {
 		return fmt.Errorf("page %v of table %q: %d bytes are not whole rows of %d", p.PageID, t.Name, len(p.Data), t.stride())
 	}
 	return nil
+}
+
+// countTables describes what a group has of each table. The pages are ascending.
+func countTables(tables []Table, pages []entry) []PartTable {
+	all := make([]PartTable, 0, len(tables))
+	for i := range tables {
+		t := &tables[i]
+		for len(pages) > 0 && pages[0].table < t.ID {
+			pages = pages[1:] // of a table that is gone
+		}
+		of := PartTable{ID: t.ID}
+		h := sha256.New()
+		var b []byte
+		for ; len(pages) > 0 && pages[0].table == t.ID; pages = pages[1:] {
+			e := &pages[0]
+			rows, _ := rowsOf(e.n, t.stride())
+			of.Pages++
+			of.Rows += uint64(rows)
+			of.Bytes += uint64(e.n)
+			id := unpackPage(e.table, e.page)
+			b = le.AppendUint32(le.AppendUint16(b[:0], id.Partition), id.Page)
+			h.Write(append(b, e.sum[:]...))
+		}
+		of.SHA256 = hex.EncodeToString(h.Sum(nil))
+		all = append(all, of)
+	}
+	return all
 }

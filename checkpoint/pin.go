@@ -123,9 +123,7 @@ func (s *Store) reusable(ctx context.Context, from *Manifest, spec Spec) (*pinne
 			if err != nil {
 				return nil, err
 			}
-			if err := s.cat.add(m.part(g).File, f); err != nil {
-				return nil, err
-			}
+			s.cat.add(m.part(g).File, f)
 			v.lay(f)
 			for _, k := range f.packs {
 				v.number(k)

@@ -81,8 +81,16 @@ func Open(cfg Config) (*Store, error) {
 	if _, err := s.disk.List(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("open checkpoints: %w", err)
 	}
-	if s.cat == nil {
+	switch {
+	case s.cat != nil:
+	case cfg.Catalogue == "":
 		s.cat = newMemoryCatalogue()
+	default:
+		cat, err := openCatalogue(cfg.Catalogue, s.log)
+		if err != nil {
+			return nil, fmt.Errorf("open checkpoints: %w", err)
+		}
+		s.cat = cat
 	}
 	return s, nil
 }

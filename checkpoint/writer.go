@@ -318,35 +318,10 @@ func (w *Writer) finish() (Part, error) {
 	all.lay(p)
 	part := Part{
 		Group: w.spec.Group, File: name, Bytes: int64(len(b)), SHA256: digestOf(b),
-		New: w.out.bytes, Reused: w.done.Reused, Tables: w.count(all.pages),
+		New: w.out.bytes, Reused: w.done.Reused, Tables: countTables(w.spec.Tables, all.pages),
 	}
 	w.known, w.from.base, w.mine = view{}, view{}, nil
 	return part, nil
-}
-
-// count describes what the group has of each table.
-func (w *Writer) count(pages []entry) []PartTable {
-	all := make([]PartTable, 0, len(w.spec.Tables))
-	for i := range w.spec.Tables {
-		t := &w.spec.Tables[i]
-		for len(pages) > 0 && pages[0].table < t.ID {
-			pages = pages[1:]
-		}
-		of := PartTable{ID: t.ID}
-		h := sha256.New()
-		for ; len(pages) > 0 && pages[0].table == t.ID; pages = pages[1:] {
-			e := &pages[0]
-			rows, _ := rowsOf(e.n, t.stride())
-			of.Pages++
-			of.Rows += uint64(rows)
-			of.Bytes += uint64(e.n)
-			id := unpackPage(e.table, e.page)
-			h.Write(append(le.AppendUint32(le.AppendUint16(nil, id.Partition), id.Page), e.sum[:]...))
-		}
-		of.SHA256 = fmt.Sprintf("%x", h.Sum(nil))
-		all = append(all, of)
-	}
-	return all
 }
 
 // Cancel takes back what was written, unless the checkpoint is committed. It does
