@@ -24,6 +24,14 @@ func benchCoeffs(k kernel) []float64 {
 		return []float64{0.01, 0.9, 0}
 	case "scale":
 		return []float64{0.999999}
+	case "countAbs", "absSumAbove", "packTwoBit":
+		return []float64{0.05}
+	case "packTwoBitRest":
+		return []float64{0.05, 0.07}
+	case "selectAbs":
+		return []float64{0.0975, 0} // one of 89
+	case "encodeInt8", "encodeInt8Rest", "decodeInt8", "addInt8":
+		return []float64{31} // blocks of 256
 	case "axpy":
 		return []float64{1e-6}
 	}
@@ -44,12 +52,11 @@ func benchSlices(n, count int) [][]float32 {
 
 // touched is how many bytes a call reads and writes.
 func (k kernel) touched(n int) int64 {
+	if bytes := codecTouched(k.name, n); bytes > 0 {
+		return int64(bytes)
+	}
 	reads, writes := k.slices, k.slices-1
 	switch k.name {
-	case "encodeF16", "decodeF16", "encodeBF16", "decodeBF16":
-		return int64(6 * n)
-	case "addF16", "addBF16":
-		return int64(10 * n)
 	case "add", "axpy", "scale":
 		writes = 1
 	case "dot", "nonFinite", "sumSquares", "adamNorms":

@@ -79,3 +79,229 @@ func addBF16Fast(dst *float32, src *byte, n int) int {
 		return 0
 	}
 }
+
+func maxAbsFast(x *float32, n int) (top uint32, done int) {
+	switch active {
+	case avx512:
+		return maxAbsAVX512(x, n), n
+	case avx2:
+		return maxAbsAVX2(x, n), n &^ 7
+	default:
+		return 0, 0
+	}
+}
+
+func absSumFast(sums, x *float32, n int) int {
+	switch active {
+	case avx512:
+		absSumAVX512(sums, x, n)
+		return n &^ 31
+	case avx2:
+		absSumAVX2(sums, x, n)
+		return n &^ 31
+	default:
+		return 0
+	}
+}
+
+func addAbsSumFast(sums, dst, src *float32, n int) int {
+	switch active {
+	case avx512:
+		addAbsSumAVX512(sums, dst, src, n)
+		return n &^ 31
+	case avx2:
+		addAbsSumAVX2(sums, dst, src, n)
+		return n &^ 31
+	default:
+		return 0
+	}
+}
+
+func countAbsFast(x *float32, t uint32, n int) (count, done int) {
+	switch active {
+	case avx512:
+		return countAbsAVX512(x, t, n), n &^ 15
+	case avx2:
+		return countAbsAVX2(x, t, n), n &^ 7
+	default:
+		return 0, 0
+	}
+}
+
+func absSumAboveFast(sums, x *float32, t uint32, n int) (count, done int) {
+	switch active {
+	case avx512:
+		return absSumAboveAVX512(sums, x, t, n), n &^ 31
+	case avx2:
+		return absSumAboveAVX2(sums, x, t, n), n &^ 31
+	default:
+		return 0, 0
+	}
+}
+
+func selectAbsFast(index *uint32, room int, x *float32, t uint32, n int) (found, seen int) {
+	switch active {
+	case avx512:
+		return selectAbsAVX512(index, room, x, t, n)
+	case avx2:
+		return selectAbsAVX2(index, room, x, t, n)
+	default:
+		return 0, 0
+	}
+}
+
+func packSignsFast(dst *byte, x *float32, n int) int {
+	switch active {
+	case avx512:
+		packSignsAVX512(dst, x, n)
+		return n &^ 15
+	case avx2:
+		packSignsAVX2(dst, x, n)
+		return n &^ 7
+	default:
+		return 0
+	}
+}
+
+func packSignsRestFast(dst *byte, x *float32, scale float32, n int) int {
+	switch active {
+	case avx512:
+		packSignsRestAVX512(dst, x, scale, n)
+		return n &^ 15
+	case avx2:
+		packSignsRestAVX2(dst, x, scale, n)
+		return n &^ 7
+	default:
+		return 0
+	}
+}
+
+func unpackSignsFast(dst *float32, src *byte, scale float32, n int) int {
+	switch active {
+	case avx512:
+		unpackSignsAVX512(dst, src, scale, n)
+		return n &^ 15
+	case avx2:
+		unpackSignsAVX2(dst, src, scale, n)
+		return n &^ 7
+	default:
+		return 0
+	}
+}
+
+func addSignsFast(dst *float32, src *byte, scale float32, n int) int {
+	switch active {
+	case avx512:
+		addSignsAVX512(dst, src, scale, n)
+		return n &^ 15
+	case avx2:
+		addSignsAVX2(dst, src, scale, n)
+		return n &^ 7
+	default:
+		return 0
+	}
+}
+
+func packTwoBitFast(some, neg *byte, x *float32, t uint32, n int) int {
+	switch active {
+	case avx512:
+		packTwoBitAVX512(some, neg, x, t, n)
+		return n &^ 15
+	case avx2:
+		packTwoBitAVX2(some, neg, x, t, n)
+		return n &^ 7
+	default:
+		return 0
+	}
+}
+
+func packTwoBitRestFast(some, neg *byte, x *float32, t uint32, level float32, n int) int {
+	switch active {
+	case avx512:
+		packTwoBitRestAVX512(some, neg, x, t, level, n)
+		return n &^ 15
+	case avx2:
+		packTwoBitRestAVX2(some, neg, x, t, level, n)
+		return n &^ 7
+	default:
+		return 0
+	}
+}
+
+func unpackTwoBitFast(dst *float32, some, neg *byte, level float32, n int) int {
+	switch active {
+	case avx512:
+		unpackTwoBitAVX512(dst, some, neg, level, n)
+		return n &^ 15
+	case avx2:
+		unpackTwoBitAVX2(dst, some, neg, level, n)
+		return n &^ 7
+	default:
+		return 0
+	}
+}
+
+func addTwoBitFast(dst *float32, some, neg *byte, level float32, n int) int {
+	switch active {
+	case avx512:
+		addTwoBitAVX512(dst, some, neg, level, n)
+		return n &^ 15
+	case avx2:
+		addTwoBitAVX2(dst, some, neg, level, n)
+		return n &^ 7
+	default:
+		return 0
+	}
+}
+
+// encodeInt8Fast is how many blocks it took, of which there is one at least.
+func encodeInt8Fast(dst *byte, x *float32, blocks, block int) int {
+	switch {
+	case active == avx512:
+		encodeInt8AVX512(dst, x, blocks, block)
+	case active == avx2 && block&7 == 0:
+		encodeInt8AVX2(dst, x, blocks, block)
+	default:
+		return 0
+	}
+	return blocks
+}
+
+// encodeInt8RestFast is how many blocks it took, of which there is one at least.
+func encodeInt8RestFast(dst *byte, x *float32, blocks, block int) int {
+	switch {
+	case active == avx512:
+		encodeInt8RestAVX512(dst, x, blocks, block)
+	case active == avx2 && block&7 == 0:
+		encodeInt8RestAVX2(dst, x, blocks, block)
+	default:
+		return 0
+	}
+	return blocks
+}
+
+// decodeInt8Fast is how many blocks it took, of which there is one at least.
+func decodeInt8Fast(dst *float32, src *byte, blocks, block int) int {
+	switch {
+	case active == avx512:
+		decodeInt8AVX512(dst, src, blocks, block)
+	case active == avx2 && block&7 == 0:
+		decodeInt8AVX2(dst, src, blocks, block)
+	default:
+		return 0
+	}
+	return blocks
+}
+
+// addInt8Fast is how many blocks it took, of which there is one at least.
+func addInt8Fast(dst *float32, src *byte, blocks, block int) int {
+	switch {
+	case active == avx512:
+		addInt8AVX512(dst, src, blocks, block)
+	case active == avx2 && block&7 == 0:
+		addInt8AVX2(dst, src, blocks, block)
+	default:
+		return 0
+	}
+	return blocks
+}

@@ -89,11 +89,14 @@ func kernels() []kernel {
 }
 
 // allKernels are those of sums and rules, and those of codecs.
-func allKernels() []kernel { return slices.Concat(kernels(), halfKernels()) }
+func allKernels() []kernel { return slices.Concat(kernels(), halfKernels(), codecKernels()) }
 
 // loose kernels may choose the bits of a NaN.
 func (k kernel) loose() bool {
-	return slices.Contains([]string{"add", "scale", "axpy", "addF16", "addBF16"}, k.name)
+	return slices.Contains([]string{
+		"add", "scale", "axpy", "addF16", "addBF16", "addAbsSum", "packSignsRest", "addSigns", "packTwoBitRest", "addTwoBit",
+		"encodeInt8Rest", "decodeInt8", "addInt8",
+	}, k.name)
 }
 
 // guard is what lies before and behind every slice; no kernel may touch it.

@@ -64,6 +64,96 @@ func decodeBF16AVX2(dst *float32, src *byte, n int)
 //go:noescape
 func addBF16AVX2(dst *float32, src *byte, n int)
 
+// maxAbsAVX2 has the bits of the largest magnitude; it takes the first n &^ 7 elements.
+//
+//go:noescape
+func maxAbsAVX2(x *float32, n int) uint32
+
+// absSumAVX2 takes the first n &^ 31 elements.
+//
+//go:noescape
+func absSumAVX2(sums *float32, x *float32, n int)
+
+// addAbsSumAVX2 takes the first n &^ 31 elements.
+//
+//go:noescape
+func addAbsSumAVX2(sums *float32, dst *float32, src *float32, n int)
+
+// countAbsAVX2 counts elements of at least that magnitude; it takes the first n &^ 7 elements.
+//
+//go:noescape
+func countAbsAVX2(x *float32, t uint32, n int) int
+
+// absSumAboveAVX2 sums and counts magnitudes of at least that; it takes the first n &^ 31 elements.
+//
+//go:noescape
+func absSumAboveAVX2(sums *float32, x *float32, t uint32, n int) int
+
+// selectAbsAVX2 collects indexes of elements of at least that magnitude, in whole turns, while there is room for two turns.
+//
+//go:noescape
+func selectAbsAVX2(index *uint32, room int, x *float32, t uint32, n int) (found int, seen int)
+
+// packSignsAVX2 takes the first n &^ 7 elements.
+//
+//go:noescape
+func packSignsAVX2(dst *byte, x *float32, n int)
+
+// packSignsRestAVX2 takes the first n &^ 7 elements.
+//
+//go:noescape
+func packSignsRestAVX2(dst *byte, x *float32, scale float32, n int)
+
+// unpackSignsAVX2 takes the first n &^ 7 elements.
+//
+//go:noescape
+func unpackSignsAVX2(dst *float32, src *byte, scale float32, n int)
+
+// packTwoBitAVX2 takes the first n &^ 7 elements.
+//
+//go:noescape
+func packTwoBitAVX2(some *byte, neg *byte, x *float32, t uint32, n int)
+
+// unpackTwoBitAVX2 takes the first n &^ 7 elements.
+//
+//go:noescape
+func unpackTwoBitAVX2(dst *float32, some *byte, neg *byte, level float32, n int)
+
+// encodeInt8AVX2 takes at least one block, of a multiple of 8 elements.
+//
+//go:noescape
+func encodeInt8AVX2(dst *byte, x *float32, blocks int, block int)
+
+// decodeInt8AVX2 takes at least one block, of a multiple of 8 elements.
+//
+//go:noescape
+func decodeInt8AVX2(dst *float32, src *byte, blocks int, block int)
+
+// addSignsAVX2 takes the first n &^ 7 elements.
+//
+//go:noescape
+func addSignsAVX2(dst *float32, src *byte, scale float32, n int)
+
+// packTwoBitRestAVX2 takes the first n &^ 7 elements.
+//
+//go:noescape
+func packTwoBitRestAVX2(some *byte, neg *byte, x *float32, t uint32, level float32, n int)
+
+// addTwoBitAVX2 takes the first n &^ 7 elements.
+//
+//go:noescape
+func addTwoBitAVX2(dst *float32, some *byte, neg *byte, level float32, n int)
+
+// encodeInt8RestAVX2 takes at least one block, of a multiple of 8 elements.
+//
+//go:noescape
+func encodeInt8RestAVX2(dst *byte, x *float32, blocks int, block int)
+
+// addInt8AVX2 takes at least one block, of a multiple of 8 elements.
+//
+//go:noescape
+func addInt8AVX2(dst *float32, src *byte, blocks int, block int)
+
 // sgdAVX2 takes the first n &^ 3 elements.
 //
 //go:noescape
@@ -183,6 +273,96 @@ func decodeBF16AVX512(dst *float32, src *byte, n int)
 //
 //go:noescape
 func addBF16AVX512(dst *float32, src *byte, n int)
+
+// maxAbsAVX512 has the bits of the largest magnitude; it takes any n.
+//
+//go:noescape
+func maxAbsAVX512(x *float32, n int) uint32
+
+// absSumAVX512 takes the first n &^ 31 elements.
+//
+//go:noescape
+func absSumAVX512(sums *float32, x *float32, n int)
+
+// addAbsSumAVX512 takes the first n &^ 31 elements.
+//
+//go:noescape
+func addAbsSumAVX512(sums *float32, dst *float32, src *float32, n int)
+
+// countAbsAVX512 counts elements of at least that magnitude; it takes the first n &^ 15 elements.
+//
+//go:noescape
+func countAbsAVX512(x *float32, t uint32, n int) int
+
+// absSumAboveAVX512 sums and counts magnitudes of at least that; it takes the first n &^ 31 elements.
+//
+//go:noescape
+func absSumAboveAVX512(sums *float32, x *float32, t uint32, n int) int
+
+// selectAbsAVX512 collects indexes of elements of at least that magnitude, in whole turns, while there is room for two turns.
+//
+//go:noescape
+func selectAbsAVX512(index *uint32, room int, x *float32, t uint32, n int) (found int, seen int)
+
+// packSignsAVX512 takes the first n &^ 15 elements.
+//
+//go:noescape
+func packSignsAVX512(dst *byte, x *float32, n int)
+
+// packSignsRestAVX512 takes the first n &^ 15 elements.
+//
+//go:noescape
+func packSignsRestAVX512(dst *byte, x *float32, scale float32, n int)
+
+// unpackSignsAVX512 takes the first n &^ 15 elements.
+//
+//go:noescape
+func unpackSignsAVX512(dst *float32, src *byte, scale float32, n int)
+
+// packTwoBitAVX512 takes the first n &^ 15 elements.
+//
+//go:noescape
+func packTwoBitAVX512(some *byte, neg *byte, x *float32, t uint32, n int)
+
+// unpackTwoBitAVX512 takes the first n &^ 15 elements.
+//
+//go:noescape
+func unpackTwoBitAVX512(dst *float32, some *byte, neg *byte, level float32, n int)
+
+// encodeInt8AVX512 takes at least one block, of any length.
+//
+//go:noescape
+func encodeInt8AVX512(dst *byte, x *float32, blocks int, block int)
+
+// decodeInt8AVX512 takes at least one block, of any length.
+//
+//go:noescape
+func decodeInt8AVX512(dst *float32, src *byte, blocks int, block int)
+
+// addSignsAVX512 takes the first n &^ 15 elements.
+//
+//go:noescape
+func addSignsAVX512(dst *float32, src *byte, scale float32, n int)
+
+// packTwoBitRestAVX512 takes the first n &^ 15 elements.
+//
+//go:noescape
+func packTwoBitRestAVX512(some *byte, neg *byte, x *float32, t uint32, level float32, n int)
+
+// addTwoBitAVX512 takes the first n &^ 15 elements.
+//
+//go:noescape
+func addTwoBitAVX512(dst *float32, some *byte, neg *byte, level float32, n int)
+
+// encodeInt8RestAVX512 takes at least one block, of any length.
+//
+//go:noescape
+func encodeInt8RestAVX512(dst *byte, x *float32, blocks int, block int)
+
+// addInt8AVX512 takes at least one block, of any length.
+//
+//go:noescape
+func addInt8AVX512(dst *float32, src *byte, blocks int, block int)
 
 // sgdAVX512 takes any n.
 //

@@ -22,6 +22,34 @@ DATA tailMasks<>+56(SB)/4, $0x00000000
 DATA tailMasks<>+60(SB)/4, $0x00000000
 GLOBL tailMasks<>(SB), RODATA|NOPTR, $64
 
+DATA lanesAscending<>+0(SB)/4, $0x00000000
+DATA lanesAscending<>+4(SB)/4, $0x00000001
+DATA lanesAscending<>+8(SB)/4, $0x00000002
+DATA lanesAscending<>+12(SB)/4, $0x00000003
+DATA lanesAscending<>+16(SB)/4, $0x00000004
+DATA lanesAscending<>+20(SB)/4, $0x00000005
+DATA lanesAscending<>+24(SB)/4, $0x00000006
+DATA lanesAscending<>+28(SB)/4, $0x00000007
+DATA lanesAscending<>+32(SB)/4, $0x00000008
+DATA lanesAscending<>+36(SB)/4, $0x00000009
+DATA lanesAscending<>+40(SB)/4, $0x0000000a
+DATA lanesAscending<>+44(SB)/4, $0x0000000b
+DATA lanesAscending<>+48(SB)/4, $0x0000000c
+DATA lanesAscending<>+52(SB)/4, $0x0000000d
+DATA lanesAscending<>+56(SB)/4, $0x0000000e
+DATA lanesAscending<>+60(SB)/4, $0x0000000f
+GLOBL lanesAscending<>(SB), RODATA|NOPTR, $64
+
+DATA signShifts<>+0(SB)/4, $0x0000001f
+DATA signShifts<>+4(SB)/4, $0x0000001e
+DATA signShifts<>+8(SB)/4, $0x0000001d
+DATA signShifts<>+12(SB)/4, $0x0000001c
+DATA signShifts<>+16(SB)/4, $0x0000001b
+DATA signShifts<>+20(SB)/4, $0x0000001a
+DATA signShifts<>+24(SB)/4, $0x00000019
+DATA signShifts<>+28(SB)/4, $0x00000018
+GLOBL signShifts<>(SB), RODATA|NOPTR, $32
+
 // func addAVX2(dst *float32, src *float32, n int)
 // Requires: AVX
 TEXT ·addAVX2(SB), NOSPLIT|NOFRAME, $0-24
@@ -654,6 +682,1477 @@ one:
 	JGE       one
 
 tail:
+	VZEROUPPER
+	RET
+
+// func maxAbsAVX2(x *float32, n int) uint32
+// Requires: AVX, AVX2
+TEXT ·maxAbsAVX2(SB), NOSPLIT|NOFRAME, $0-20
+	MOVQ         x+0(FP), AX
+	MOVL         $0x7fffffff, CX
+	VMOVD        CX, X0
+	VPBROADCASTD X0, Y0
+	VPXOR        Y1, Y1, Y1
+	VPXOR        Y2, Y2, Y2
+	VPXOR        Y3, Y3, Y3
+	VPXOR        Y4, Y4, Y4
+	MOVQ         n+8(FP), CX
+	XORQ         DX, DX
+	SUBQ         $0x00000020, CX
+	JL           few
+
+loop:
+	VPAND   (AX)(DX*4), Y0, Y5
+	VPMAXUD Y5, Y1, Y1
+	VPAND   32(AX)(DX*4), Y0, Y5
+	VPMAXUD Y5, Y2, Y2
+	VPAND   64(AX)(DX*4), Y0, Y5
+	VPMAXUD Y5, Y3, Y3
+	VPAND   96(AX)(DX*4), Y0, Y5
+	VPMAXUD Y5, Y4, Y4
+	ADDQ    $0x00000020, DX
+	SUBQ    $0x00000020, CX
+	JGE     loop
+
+few:
+	ADDQ $0x00000018, CX
+	JL   tail
+
+one:
+	VPAND   (AX)(DX*4), Y0, Y5
+	VPMAXUD Y5, Y1, Y1
+	ADDQ    $0x00000008, DX
+	SUBQ    $0x00000008, CX
+	JGE     one
+
+tail:
+	VPMAXUD      Y2, Y1, Y1
+	VPMAXUD      Y3, Y1, Y1
+	VPMAXUD      Y4, Y1, Y1
+	VEXTRACTI128 $0x01, Y1, X0
+	VPMAXUD      X0, X1, X0
+	VPSHUFD      $0x0e, X0, X1
+	VPMAXUD      X1, X0, X0
+	VPSHUFD      $0x01, X0, X1
+	VPMAXUD      X1, X0, X0
+	VMOVD        X0, AX
+	MOVL         AX, ret+16(FP)
+	VZEROUPPER
+	RET
+
+// func absSumAVX2(sums *float32, x *float32, n int)
+// Requires: AVX, AVX2
+TEXT ·absSumAVX2(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ         sums+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVL         $0x7fffffff, DX
+	VMOVD        DX, X0
+	VPBROADCASTD X0, Y0
+	VMOVUPS      (AX), Y1
+	VMOVUPS      32(AX), Y2
+	VMOVUPS      64(AX), Y3
+	VMOVUPS      96(AX), Y4
+	MOVQ         n+16(FP), DX
+	XORQ         BX, BX
+	SUBQ         $0x00000020, DX
+	JL           over
+
+loop:
+	VPAND  (CX)(BX*4), Y0, Y5
+	VADDPS Y5, Y1, Y1
+	VPAND  32(CX)(BX*4), Y0, Y5
+	VADDPS Y5, Y2, Y2
+	VPAND  64(CX)(BX*4), Y0, Y5
+	VADDPS Y5, Y3, Y3
+	VPAND  96(CX)(BX*4), Y0, Y5
+	VADDPS Y5, Y4, Y4
+	ADDQ   $0x00000020, BX
+	SUBQ   $0x00000020, DX
+	JGE    loop
+
+over:
+	VMOVUPS Y1, (AX)
+	VMOVUPS Y2, 32(AX)
+	VMOVUPS Y3, 64(AX)
+	VMOVUPS Y4, 96(AX)
+	VZEROUPPER
+	RET
+
+// func addAbsSumAVX2(sums *float32, dst *float32, src *float32, n int)
+// Requires: AVX, AVX2
+TEXT ·addAbsSumAVX2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ         sums+0(FP), AX
+	MOVQ         dst+8(FP), CX
+	MOVQ         src+16(FP), DX
+	MOVL         $0x7fffffff, BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Y0
+	VMOVUPS      (AX), Y1
+	VMOVUPS      32(AX), Y2
+	VMOVUPS      64(AX), Y3
+	VMOVUPS      96(AX), Y4
+	MOVQ         n+24(FP), BX
+	XORQ         SI, SI
+	SUBQ         $0x00000020, BX
+	JL           over
+
+loop:
+	VMOVUPS (CX)(SI*4), Y5
+	VADDPS  (DX)(SI*4), Y5, Y5
+	VMOVUPS Y5, (CX)(SI*4)
+	VPAND   Y0, Y5, Y5
+	VADDPS  Y5, Y1, Y1
+	VMOVUPS 32(CX)(SI*4), Y5
+	VADDPS  32(DX)(SI*4), Y5, Y5
+	VMOVUPS Y5, 32(CX)(SI*4)
+	VPAND   Y0, Y5, Y5
+	VADDPS  Y5, Y2, Y2
+	VMOVUPS 64(CX)(SI*4), Y5
+	VADDPS  64(DX)(SI*4), Y5, Y5
+	VMOVUPS Y5, 64(CX)(SI*4)
+	VPAND   Y0, Y5, Y5
+	VADDPS  Y5, Y3, Y3
+	VMOVUPS 96(CX)(SI*4), Y5
+	VADDPS  96(DX)(SI*4), Y5, Y5
+	VMOVUPS Y5, 96(CX)(SI*4)
+	VPAND   Y0, Y5, Y5
+	VADDPS  Y5, Y4, Y4
+	ADDQ    $0x00000020, SI
+	SUBQ    $0x00000020, BX
+	JGE     loop
+
+over:
+	VMOVUPS Y1, (AX)
+	VMOVUPS Y2, 32(AX)
+	VMOVUPS Y3, 64(AX)
+	VMOVUPS Y4, 96(AX)
+	VZEROUPPER
+	RET
+
+// func countAbsAVX2(x *float32, t uint32, n int) int
+// Requires: AVX, AVX2
+TEXT ·countAbsAVX2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ         x+0(FP), AX
+	MOVL         $0x7fffffff, CX
+	VMOVD        CX, X0
+	VPBROADCASTD X0, Y0
+	MOVL         t+8(FP), CX
+	DECL         CX
+	VMOVD        CX, X1
+	VPBROADCASTD X1, Y1
+	VPXOR        Y2, Y2, Y2
+	VPXOR        Y3, Y3, Y3
+	VPXOR        Y4, Y4, Y4
+	VPXOR        Y5, Y5, Y5
+	MOVQ         n+16(FP), CX
+	XORQ         DX, DX
+	SUBQ         $0x00000020, CX
+	JL           few
+
+loop:
+	VPAND    (AX)(DX*4), Y0, Y6
+	VPCMPGTD Y1, Y6, Y6
+	VPSUBD   Y6, Y2, Y2
+	VPAND    32(AX)(DX*4), Y0, Y6
+	VPCMPGTD Y1, Y6, Y6
+	VPSUBD   Y6, Y3, Y3
+	VPAND    64(AX)(DX*4), Y0, Y6
+	VPCMPGTD Y1, Y6, Y6
+	VPSUBD   Y6, Y4, Y4
+	VPAND    96(AX)(DX*4), Y0, Y6
+	VPCMPGTD Y1, Y6, Y6
+	VPSUBD   Y6, Y5, Y5
+	ADDQ     $0x00000020, DX
+	SUBQ     $0x00000020, CX
+	JGE      loop
+
+few:
+	ADDQ $0x00000018, CX
+	JL   tail
+
+one:
+	VPAND    (AX)(DX*4), Y0, Y6
+	VPCMPGTD Y1, Y6, Y6
+	VPSUBD   Y6, Y2, Y2
+	ADDQ     $0x00000008, DX
+	SUBQ     $0x00000008, CX
+	JGE      one
+
+tail:
+	VPADDD       Y3, Y2, Y2
+	VPADDD       Y4, Y2, Y2
+	VPADDD       Y5, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPADDD       X0, X2, X0
+	VPSHUFD      $0x0e, X0, X1
+	VPADDD       X1, X0, X0
+	VPSHUFD      $0x01, X0, X1
+	VPADDD       X1, X0, X0
+	VMOVD        X0, AX
+	MOVQ         AX, ret+24(FP)
+	VZEROUPPER
+	RET
+
+// func absSumAboveAVX2(sums *float32, x *float32, t uint32, n int) int
+// Requires: AVX, AVX2
+TEXT ·absSumAboveAVX2(SB), NOSPLIT|NOFRAME, $0-40
+	MOVQ         sums+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVL         $0x7fffffff, DX
+	VMOVD        DX, X0
+	VPBROADCASTD X0, Y0
+	MOVL         t+16(FP), DX
+	DECL         DX
+	VMOVD        DX, X1
+	VPBROADCASTD X1, Y1
+	VMOVUPS      (AX), Y2
+	VMOVUPS      32(AX), Y3
+	VMOVUPS      64(AX), Y4
+	VMOVUPS      96(AX), Y5
+	VPXOR        Y6, Y6, Y6
+	VPXOR        Y7, Y7, Y7
+	VPXOR        Y8, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	MOVQ         n+24(FP), DX
+	XORQ         BX, BX
+	SUBQ         $0x00000020, DX
+	JL           over
+
+loop:
+	VPAND    (CX)(BX*4), Y0, Y10
+	VPCMPGTD Y1, Y10, Y11
+	VPSUBD   Y11, Y6, Y6
+	VPAND    Y11, Y10, Y10
+	VADDPS   Y10, Y2, Y2
+	VPAND    32(CX)(BX*4), Y0, Y10
+	VPCMPGTD Y1, Y10, Y11
+	VPSUBD   Y11, Y7, Y7
+	VPAND    Y11, Y10, Y10
+	VADDPS   Y10, Y3, Y3
+	VPAND    64(CX)(BX*4), Y0, Y10
+	VPCMPGTD Y1, Y10, Y11
+	VPSUBD   Y11, Y8, Y8
+	VPAND    Y11, Y10, Y10
+	VADDPS   Y10, Y4, Y4
+	VPAND    96(CX)(BX*4), Y0, Y10
+	VPCMPGTD Y1, Y10, Y11
+	VPSUBD   Y11, Y9, Y9
+	VPAND    Y11, Y10, Y10
+	VADDPS   Y10, Y5, Y5
+	ADDQ     $0x00000020, BX
+	SUBQ     $0x00000020, DX
+	JGE      loop
+
+over:
+	VMOVUPS      Y2, (AX)
+	VMOVUPS      Y3, 32(AX)
+	VMOVUPS      Y4, 64(AX)
+	VMOVUPS      Y5, 96(AX)
+	VPADDD       Y7, Y6, Y6
+	VPADDD       Y8, Y6, Y6
+	VPADDD       Y9, Y6, Y6
+	VEXTRACTI128 $0x01, Y6, X0
+	VPADDD       X0, X6, X0
+	VPSHUFD      $0x0e, X0, X1
+	VPADDD       X1, X0, X0
+	VPSHUFD      $0x01, X0, X1
+	VPADDD       X1, X0, X0
+	VMOVD        X0, AX
+	MOVQ         AX, ret+32(FP)
+	VZEROUPPER
+	RET
+
+// func selectAbsAVX2(index *uint32, room int, x *float32, t uint32, n int) (found int, seen int)
+// Requires: AVX, AVX2, BMI
+TEXT ·selectAbsAVX2(SB), NOSPLIT|NOFRAME, $0-56
+	MOVQ         index+0(FP), AX
+	MOVQ         room+8(FP), CX
+	MOVQ         x+16(FP), DX
+	MOVQ         n+32(FP), BX
+	MOVL         $0x7fffffff, SI
+	VMOVD        SI, X0
+	VPBROADCASTD X0, Y0
+	MOVL         t+24(FP), SI
+	DECL         SI
+	VMOVD        SI, X1
+	VPBROADCASTD X1, Y1
+	XORQ         SI, SI
+	XORQ         DI, DI
+	SUBQ         $0x00000020, BX
+	JL           over
+	SUBQ         $0x00000040, CX
+	JL           over
+
+turn:
+	VPAND     (DX)(DI*4), Y0, Y2
+	VPCMPGTD  Y1, Y2, Y2
+	VMOVMSKPS Y2, R8
+	VPAND     32(DX)(DI*4), Y0, Y2
+	VPCMPGTD  Y1, Y2, Y2
+	VMOVMSKPS Y2, R9
+	SHLQ      $0x08, R9
+	ORQ       R9, R8
+	VPAND     64(DX)(DI*4), Y0, Y2
+	VPCMPGTD  Y1, Y2, Y2
+	VMOVMSKPS Y2, R9
+	SHLQ      $0x10, R9
+	ORQ       R9, R8
+	VPAND     96(DX)(DI*4), Y0, Y2
+	VPCMPGTD  Y1, Y2, Y2
+	VMOVMSKPS Y2, R9
+	SHLQ      $0x18, R9
+	ORQ       R9, R8
+	TESTQ     R8, R8
+	JZ        none
+
+bit:
+	TZCNTQ R8, R9
+	ADDQ   DI, R9
+	MOVL   R9, (AX)(SI*4)
+	INCQ   SI
+	BLSRQ  R8, R8
+	JNZ    bit
+
+none:
+	ADDQ $0x00000020, DI
+	CMPQ SI, CX
+	JG   over
+	SUBQ $0x00000020, BX
+	JGE  turn
+
+over:
+	MOVQ SI, found+40(FP)
+	MOVQ DI, seen+48(FP)
+	VZEROUPPER
+	RET
+
+// func packSignsAVX2(dst *byte, x *float32, n int)
+// Requires: AVX
+TEXT ·packSignsAVX2(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SUBQ $0x00000020, DX
+	JL   few
+
+loop:
+	VMOVUPS   (CX)(BX*4), Y0
+	MOVQ      BX, SI
+	SHRQ      $0x03, SI
+	VMOVMSKPS Y0, DI
+	MOVB      DI, (AX)(SI*1)
+	VMOVUPS   32(CX)(BX*4), Y0
+	MOVQ      BX, SI
+	SHRQ      $0x03, SI
+	VMOVMSKPS Y0, DI
+	MOVB      DI, 1(AX)(SI*1)
+	VMOVUPS   64(CX)(BX*4), Y0
+	MOVQ      BX, SI
+	SHRQ      $0x03, SI
+	VMOVMSKPS Y0, DI
+	MOVB      DI, 2(AX)(SI*1)
+	VMOVUPS   96(CX)(BX*4), Y0
+	MOVQ      BX, SI
+	SHRQ      $0x03, SI
+	VMOVMSKPS Y0, DI
+	MOVB      DI, 3(AX)(SI*1)
+	ADDQ      $0x00000020, BX
+	SUBQ      $0x00000020, DX
+	JGE       loop
+
+few:
+	ADDQ $0x00000018, DX
+	JL   tail
+
+one:
+	VMOVUPS   (CX)(BX*4), Y0
+	MOVQ      BX, SI
+	SHRQ      $0x03, SI
+	VMOVMSKPS Y0, DI
+	MOVB      DI, (AX)(SI*1)
+	ADDQ      $0x00000008, BX
+	SUBQ      $0x00000008, DX
+	JGE       one
+
+tail:
+	VZEROUPPER
+	RET
+
+// func packSignsRestAVX2(dst *byte, x *float32, scale float32, n int)
+// Requires: AVX, AVX2
+TEXT ·packSignsRestAVX2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVL         $0x80000000, DX
+	VMOVD        DX, X0
+	VPBROADCASTD X0, Y0
+	VBROADCASTSS scale+16(FP), Y1
+	MOVQ         n+24(FP), DX
+	XORQ         BX, BX
+	SUBQ         $0x00000020, DX
+	JL           few
+
+loop:
+	VMOVUPS   (CX)(BX*4), Y2
+	MOVQ      BX, SI
+	SHRQ      $0x03, SI
+	VMOVMSKPS Y2, DI
+	MOVB      DI, (AX)(SI*1)
+	VPAND     Y2, Y0, Y3
+	VPXOR     Y1, Y3, Y3
+	VSUBPS    Y3, Y2, Y2
+	VMOVUPS   Y2, (CX)(BX*4)
+	VMOVUPS   32(CX)(BX*4), Y2
+	MOVQ      BX, SI
+	SHRQ      $0x03, SI
+	VMOVMSKPS Y2, DI
+	MOVB      DI, 1(AX)(SI*1)
+	VPAND     Y2, Y0, Y3
+	VPXOR     Y1, Y3, Y3
+	VSUBPS    Y3, Y2, Y2
+	VMOVUPS   Y2, 32(CX)(BX*4)
+	VMOVUPS   64(CX)(BX*4), Y2
+	MOVQ      BX, SI
+	SHRQ      $0x03, SI
+	VMOVMSKPS Y2, DI
+	MOVB      DI, 2(AX)(SI*1)
+	VPAND     Y2, Y0, Y3
+	VPXOR     Y1, Y3, Y3
+	VSUBPS    Y3, Y2, Y2
+	VMOVUPS   Y2, 64(CX)(BX*4)
+	VMOVUPS   96(CX)(BX*4), Y2
+	MOVQ      BX, SI
+	SHRQ      $0x03, SI
+	VMOVMSKPS Y2, DI
+	MOVB      DI, 3(AX)(SI*1)
+	VPAND     Y2, Y0, Y3
+	VPXOR     Y1, Y3, Y3
+	VSUBPS    Y3, Y2, Y2
+	VMOVUPS   Y2, 96(CX)(BX*4)
+	ADDQ      $0x00000020, BX
+	SUBQ      $0x00000020, DX
+	JGE       loop
+
+few:
+	ADDQ $0x00000018, DX
+	JL   tail
+
+one:
+	VMOVUPS   (CX)(BX*4), Y2
+	MOVQ      BX, SI
+	SHRQ      $0x03, SI
+	VMOVMSKPS Y2, DI
+	MOVB      DI, (AX)(SI*1)
+	VPAND     Y2, Y0, Y3
+	VPXOR     Y1, Y3, Y3
+	VSUBPS    Y3, Y2, Y2
+	VMOVUPS   Y2, (CX)(BX*4)
+	ADDQ      $0x00000008, BX
+	SUBQ      $0x00000008, DX
+	JGE       one
+
+tail:
+	VZEROUPPER
+	RET
+
+// func unpackSignsAVX2(dst *float32, src *byte, scale float32, n int)
+// Requires: AVX, AVX2
+TEXT ·unpackSignsAVX2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVL         $0x80000000, DX
+	VMOVD        DX, X0
+	VPBROADCASTD X0, Y0
+	VBROADCASTSS scale+16(FP), Y1
+	VMOVDQU      signShifts<>+0(SB), Y2
+	MOVQ         n+24(FP), DX
+	XORQ         BX, BX
+	SUBQ         $0x00000020, DX
+	JL           few
+
+loop:
+	MOVQ         BX, SI
+	SHRQ         $0x03, SI
+	MOVBLZX      (CX)(SI*1), SI
+	VMOVD        SI, X3
+	VPBROADCASTD X3, Y3
+	VPSLLVD      Y2, Y3, Y3
+	VPAND        Y3, Y0, Y3
+	VPXOR        Y1, Y3, Y3
+	VMOVUPS      Y3, (AX)(BX*4)
+	MOVQ         BX, SI
+	SHRQ         $0x03, SI
+	MOVBLZX      1(CX)(SI*1), SI
+	VMOVD        SI, X3
+	VPBROADCASTD X3, Y3
+	VPSLLVD      Y2, Y3, Y3
+	VPAND        Y3, Y0, Y3
+	VPXOR        Y1, Y3, Y3
+	VMOVUPS      Y3, 32(AX)(BX*4)
+	MOVQ         BX, SI
+	SHRQ         $0x03, SI
+	MOVBLZX      2(CX)(SI*1), SI
+	VMOVD        SI, X3
+	VPBROADCASTD X3, Y3
+	VPSLLVD      Y2, Y3, Y3
+	VPAND        Y3, Y0, Y3
+	VPXOR        Y1, Y3, Y3
+	VMOVUPS      Y3, 64(AX)(BX*4)
+	MOVQ         BX, SI
+	SHRQ         $0x03, SI
+	MOVBLZX      3(CX)(SI*1), SI
+	VMOVD        SI, X3
+	VPBROADCASTD X3, Y3
+	VPSLLVD      Y2, Y3, Y3
+	VPAND        Y3, Y0, Y3
+	VPXOR        Y1, Y3, Y3
+	VMOVUPS      Y3, 96(AX)(BX*4)
+	ADDQ         $0x00000020, BX
+	SUBQ         $0x00000020, DX
+	JGE          loop
+
+few:
+	ADDQ $0x00000018, DX
+	JL   tail
+
+one:
+	MOVQ         BX, SI
+	SHRQ         $0x03, SI
+	MOVBLZX      (CX)(SI*1), SI
+	VMOVD        SI, X3
+	VPBROADCASTD X3, Y3
+	VPSLLVD      Y2, Y3, Y3
+	VPAND        Y3, Y0, Y3
+	VPXOR        Y1, Y3, Y3
+	VMOVUPS      Y3, (AX)(BX*4)
+	ADDQ         $0x00000008, BX
+	SUBQ         $0x00000008, DX
+	JGE          one
+
+tail:
+	VZEROUPPER
+	RET
+
+// func packTwoBitAVX2(some *byte, neg *byte, x *float32, t uint32, n int)
+// Requires: AVX, AVX2
+TEXT ·packTwoBitAVX2(SB), NOSPLIT|NOFRAME, $0-40
+	MOVQ         some+0(FP), AX
+	MOVQ         neg+8(FP), CX
+	MOVQ         x+16(FP), DX
+	MOVL         $0x7fffffff, BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Y0
+	MOVL         t+24(FP), BX
+	DECL         BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Y1
+	MOVQ         n+32(FP), BX
+	XORQ         SI, SI
+	SUBQ         $0x00000020, BX
+	JL           few
+
+loop:
+	VMOVUPS   (DX)(SI*4), Y2
+	VPAND     Y2, Y0, Y3
+	VPCMPGTD  Y1, Y3, Y3
+	MOVQ      SI, DI
+	SHRQ      $0x03, DI
+	VMOVMSKPS Y3, R8
+	MOVB      R8, (AX)(DI*1)
+	VPAND     Y2, Y3, Y2
+	VMOVMSKPS Y2, R8
+	MOVB      R8, (CX)(DI*1)
+	VMOVUPS   32(DX)(SI*4), Y2
+	VPAND     Y2, Y0, Y3
+	VPCMPGTD  Y1, Y3, Y3
+	MOVQ      SI, DI
+	SHRQ      $0x03, DI
+	VMOVMSKPS Y3, R8
+	MOVB      R8, 1(AX)(DI*1)
+	VPAND     Y2, Y3, Y2
+	VMOVMSKPS Y2, R8
+	MOVB      R8, 1(CX)(DI*1)
+	VMOVUPS   64(DX)(SI*4), Y2
+	VPAND     Y2, Y0, Y3
+	VPCMPGTD  Y1, Y3, Y3
+	MOVQ      SI, DI
+	SHRQ      $0x03, DI
+	VMOVMSKPS Y3, R8
+	MOVB      R8, 2(AX)(DI*1)
+	VPAND     Y2, Y3, Y2
+	VMOVMSKPS Y2, R8
+	MOVB      R8, 2(CX)(DI*1)
+	VMOVUPS   96(DX)(SI*4), Y2
+	VPAND     Y2, Y0, Y3
+	VPCMPGTD  Y1, Y3, Y3
+	MOVQ      SI, DI
+	SHRQ      $0x03, DI
+	VMOVMSKPS Y3, R8
+	MOVB      R8, 3(AX)(DI*1)
+	VPAND     Y2, Y3, Y2
+	VMOVMSKPS Y2, R8
+	MOVB      R8, 3(CX)(DI*1)
+	ADDQ      $0x00000020, SI
+	SUBQ      $0x00000020, BX
+	JGE       loop
+
+few:
+	ADDQ $0x00000018, BX
+	JL   tail
+
+one:
+	VMOVUPS   (DX)(SI*4), Y2
+	VPAND     Y2, Y0, Y3
+	VPCMPGTD  Y1, Y3, Y3
+	MOVQ      SI, DI
+	SHRQ      $0x03, DI
+	VMOVMSKPS Y3, R8
+	MOVB      R8, (AX)(DI*1)
+	VPAND     Y2, Y3, Y2
+	VMOVMSKPS Y2, R8
+	MOVB      R8, (CX)(DI*1)
+	ADDQ      $0x00000008, SI
+	SUBQ      $0x00000008, BX
+	JGE       one
+
+tail:
+	VZEROUPPER
+	RET
+
+// func unpackTwoBitAVX2(dst *float32, some *byte, neg *byte, level float32, n int)
+// Requires: AVX, AVX2
+TEXT ·unpackTwoBitAVX2(SB), NOSPLIT|NOFRAME, $0-40
+	MOVQ         dst+0(FP), AX
+	MOVQ         some+8(FP), CX
+	MOVQ         neg+16(FP), DX
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Y0
+	VBROADCASTSS level+24(FP), Y1
+	VMOVDQU      signShifts<>+0(SB), Y2
+	MOVQ         n+32(FP), BX
+	XORQ         SI, SI
+	SUBQ         $0x00000020, BX
+	JL           few
+
+loop:
+	MOVQ         SI, DI
+	SHRQ         $0x03, DI
+	MOVBLZX      (CX)(DI*1), R8
+	VMOVD        R8, X3
+	VPBROADCASTD X3, Y3
+	VPSLLVD      Y2, Y3, Y3
+	MOVBLZX      (DX)(DI*1), DI
+	VMOVD        DI, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPAND        Y4, Y0, Y4
+	VPXOR        Y1, Y4, Y4
+	VPSRAD       $0x1f, Y3, Y3
+	VPAND        Y3, Y4, Y4
+	VMOVUPS      Y4, (AX)(SI*4)
+	MOVQ         SI, DI
+	SHRQ         $0x03, DI
+	MOVBLZX      1(CX)(DI*1), R8
+	VMOVD        R8, X3
+	VPBROADCASTD X3, Y3
+	VPSLLVD      Y2, Y3, Y3
+	MOVBLZX      1(DX)(DI*1), DI
+	VMOVD        DI, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPAND        Y4, Y0, Y4
+	VPXOR        Y1, Y4, Y4
+	VPSRAD       $0x1f, Y3, Y3
+	VPAND        Y3, Y4, Y4
+	VMOVUPS      Y4, 32(AX)(SI*4)
+	MOVQ         SI, DI
+	SHRQ         $0x03, DI
+	MOVBLZX      2(CX)(DI*1), R8
+	VMOVD        R8, X3
+	VPBROADCASTD X3, Y3
+	VPSLLVD      Y2, Y3, Y3
+	MOVBLZX      2(DX)(DI*1), DI
+	VMOVD        DI, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPAND        Y4, Y0, Y4
+	VPXOR        Y1, Y4, Y4
+	VPSRAD       $0x1f, Y3, Y3
+	VPAND        Y3, Y4, Y4
+	VMOVUPS      Y4, 64(AX)(SI*4)
+	MOVQ         SI, DI
+	SHRQ         $0x03, DI
+	MOVBLZX      3(CX)(DI*1), R8
+	VMOVD        R8, X3
+	VPBROADCASTD X3, Y3
+	VPSLLVD      Y2, Y3, Y3
+	MOVBLZX      3(DX)(DI*1), DI
+	VMOVD        DI, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPAND        Y4, Y0, Y4
+	VPXOR        Y1, Y4, Y4
+	VPSRAD       $0x1f, Y3, Y3
+	VPAND        Y3, Y4, Y4
+	VMOVUPS      Y4, 96(AX)(SI*4)
+	ADDQ         $0x00000020, SI
+	SUBQ         $0x00000020, BX
+	JGE          loop
+
+few:
+	ADDQ $0x00000018, BX
+	JL   tail
+
+one:
+	MOVQ         SI, DI
+	SHRQ         $0x03, DI
+	MOVBLZX      (CX)(DI*1), R8
+	VMOVD        R8, X3
+	VPBROADCASTD X3, Y3
+	VPSLLVD      Y2, Y3, Y3
+	MOVBLZX      (DX)(DI*1), DI
+	VMOVD        DI, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPAND        Y4, Y0, Y4
+	VPXOR        Y1, Y4, Y4
+	VPSRAD       $0x1f, Y3, Y3
+	VPAND        Y3, Y4, Y4
+	VMOVUPS      Y4, (AX)(SI*4)
+	ADDQ         $0x00000008, SI
+	SUBQ         $0x00000008, BX
+	JGE          one
+
+tail:
+	VZEROUPPER
+	RET
+
+// func encodeInt8AVX2(dst *byte, x *float32, blocks int, block int)
+// Requires: AVX, AVX2
+TEXT ·encodeInt8AVX2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVL         $0x7fffffff, DX
+	VMOVD        DX, X0
+	VPBROADCASTD X0, Y0
+	MOVQ         blocks+16(FP), DX
+
+block:
+	MOVQ  block+24(FP), BX
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	XORQ  SI, SI
+	SUBQ  $0x00000020, BX
+	JL    topfew
+
+toploop:
+	VPAND   (CX)(SI*4), Y0, Y5
+	VPMAXUD Y5, Y1, Y1
+	VPAND   32(CX)(SI*4), Y0, Y5
+	VPMAXUD Y5, Y2, Y2
+	VPAND   64(CX)(SI*4), Y0, Y5
+	VPMAXUD Y5, Y3, Y3
+	VPAND   96(CX)(SI*4), Y0, Y5
+	VPMAXUD Y5, Y4, Y4
+	ADDQ    $0x00000020, SI
+	SUBQ    $0x00000020, BX
+	JGE     toploop
+
+topfew:
+	ADDQ $0x00000018, BX
+	JL   toptail
+
+topone:
+	VPAND   (CX)(SI*4), Y0, Y5
+	VPMAXUD Y5, Y1, Y1
+	ADDQ    $0x00000008, SI
+	SUBQ    $0x00000008, BX
+	JGE     topone
+
+toptail:
+	VPMAXUD      Y2, Y1, Y1
+	VPMAXUD      Y4, Y3, Y3
+	VPMAXUD      Y3, Y1, Y1
+	VEXTRACTI128 $0x01, Y1, X2
+	VPMAXUD      X2, X1, X2
+	VPSHUFD      $0x0e, X2, X1
+	VPMAXUD      X1, X2, X2
+	VPSHUFD      $0x01, X2, X1
+	VPMAXUD      X1, X2, X2
+	VPXOR        Y1, Y1, Y1
+	VPXOR        Y3, Y3, Y3
+	VMOVD        X2, BX
+	CMPL         BX, $0x0d800000
+	JCS          tiny
+	MOVL         $0x42fe0000, BX
+	VMOVD        BX, X3
+	VDIVSS       X3, X2, X1
+	VDIVSS       X2, X3, X3
+
+tiny:
+	VMOVSS       X1, (AX)
+	VBROADCASTSS X1, Y1
+	VBROADCASTSS X3, Y3
+	ADDQ         $0x04, AX
+	MOVQ         block+24(FP), BX
+	XORQ         SI, SI
+	SUBQ         $0x00000020, BX
+	JL           quantisefew
+
+quantiseloop:
+	VMOVUPS      (CX)(SI*4), Y1
+	VMULPS       Y3, Y1, Y1
+	VCVTPS2DQ    Y1, Y1
+	VEXTRACTI128 $0x01, Y1, X2
+	VPACKSSDW    X2, X1, X2
+	VPACKSSWB    X2, X2, X2
+	VMOVQ        X2, (AX)(SI*1)
+	VMOVUPS      32(CX)(SI*4), Y1
+	VMULPS       Y3, Y1, Y1
+	VCVTPS2DQ    Y1, Y1
+	VEXTRACTI128 $0x01, Y1, X2
+	VPACKSSDW    X2, X1, X2
+	VPACKSSWB    X2, X2, X2
+	VMOVQ        X2, 8(AX)(SI*1)
+	VMOVUPS      64(CX)(SI*4), Y1
+	VMULPS       Y3, Y1, Y1
+	VCVTPS2DQ    Y1, Y1
+	VEXTRACTI128 $0x01, Y1, X2
+	VPACKSSDW    X2, X1, X2
+	VPACKSSWB    X2, X2, X2
+	VMOVQ        X2, 16(AX)(SI*1)
+	VMOVUPS      96(CX)(SI*4), Y1
+	VMULPS       Y3, Y1, Y1
+	VCVTPS2DQ    Y1, Y1
+	VEXTRACTI128 $0x01, Y1, X2
+	VPACKSSDW    X2, X1, X2
+	VPACKSSWB    X2, X2, X2
+	VMOVQ        X2, 24(AX)(SI*1)
+	ADDQ         $0x00000020, SI
+	SUBQ         $0x00000020, BX
+	JGE          quantiseloop
+
+quantisefew:
+	ADDQ $0x00000018, BX
+	JL   quantisetail
+
+quantiseone:
+	VMOVUPS      (CX)(SI*4), Y1
+	VMULPS       Y3, Y1, Y1
+	VCVTPS2DQ    Y1, Y1
+	VEXTRACTI128 $0x01, Y1, X2
+	VPACKSSDW    X2, X1, X2
+	VPACKSSWB    X2, X2, X2
+	VMOVQ        X2, (AX)(SI*1)
+	ADDQ         $0x00000008, SI
+	SUBQ         $0x00000008, BX
+	JGE          quantiseone
+
+quantisetail:
+	MOVQ block+24(FP), BX
+	ADDQ BX, AX
+	LEAQ (CX)(BX*4), CX
+	DECQ DX
+	JNZ  block
+	VZEROUPPER
+	RET
+
+// func decodeInt8AVX2(dst *float32, src *byte, blocks int, block int)
+// Requires: AVX, AVX2
+TEXT ·decodeInt8AVX2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ blocks+16(FP), DX
+
+block:
+	MOVQ         block+24(FP), BX
+	VBROADCASTSS (CX), Y0
+	ADDQ         $0x04, CX
+	XORQ         SI, SI
+	SUBQ         $0x00000020, BX
+	JL           few
+
+loop:
+	VPMOVSXBD (CX)(SI*1), Y1
+	VCVTDQ2PS Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   Y1, (AX)(SI*4)
+	VPMOVSXBD 8(CX)(SI*1), Y1
+	VCVTDQ2PS Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   Y1, 32(AX)(SI*4)
+	VPMOVSXBD 16(CX)(SI*1), Y1
+	VCVTDQ2PS Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   Y1, 64(AX)(SI*4)
+	VPMOVSXBD 24(CX)(SI*1), Y1
+	VCVTDQ2PS Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   Y1, 96(AX)(SI*4)
+	ADDQ      $0x00000020, SI
+	SUBQ      $0x00000020, BX
+	JGE       loop
+
+few:
+	ADDQ $0x00000018, BX
+	JL   tail
+
+one:
+	VPMOVSXBD (CX)(SI*1), Y1
+	VCVTDQ2PS Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   Y1, (AX)(SI*4)
+	ADDQ      $0x00000008, SI
+	SUBQ      $0x00000008, BX
+	JGE       one
+
+tail:
+	MOVQ block+24(FP), BX
+	ADDQ BX, CX
+	LEAQ (AX)(BX*4), AX
+	DECQ DX
+	JNZ  block
+	VZEROUPPER
+	RET
+
+// func addSignsAVX2(dst *float32, src *byte, scale float32, n int)
+// Requires: AVX, AVX2
+TEXT ·addSignsAVX2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVL         $0x80000000, DX
+	VMOVD        DX, X0
+	VPBROADCASTD X0, Y0
+	VBROADCASTSS scale+16(FP), Y1
+	VMOVDQU      signShifts<>+0(SB), Y2
+	MOVQ         n+24(FP), DX
+	XORQ         BX, BX
+	SUBQ         $0x00000020, DX
+	JL           few
+
+loop:
+	MOVQ         BX, SI
+	SHRQ         $0x03, SI
+	MOVBLZX      (CX)(SI*1), SI
+	VMOVD        SI, X3
+	VPBROADCASTD X3, Y3
+	VPSLLVD      Y2, Y3, Y3
+	VPAND        Y3, Y0, Y3
+	VPXOR        Y1, Y3, Y3
+	VMOVUPS      (AX)(BX*4), Y4
+	VADDPS       Y3, Y4, Y4
+	VMOVUPS      Y4, (AX)(BX*4)
+	MOVQ         BX, SI
+	SHRQ         $0x03, SI
+	MOVBLZX      1(CX)(SI*1), SI
+	VMOVD        SI, X3
+	VPBROADCASTD X3, Y3
+	VPSLLVD      Y2, Y3, Y3
+	VPAND        Y3, Y0, Y3
+	VPXOR        Y1, Y3, Y3
+	VMOVUPS      32(AX)(BX*4), Y4
+	VADDPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 32(AX)(BX*4)
+	MOVQ         BX, SI
+	SHRQ         $0x03, SI
+	MOVBLZX      2(CX)(SI*1), SI
+	VMOVD        SI, X3
+	VPBROADCASTD X3, Y3
+	VPSLLVD      Y2, Y3, Y3
+	VPAND        Y3, Y0, Y3
+	VPXOR        Y1, Y3, Y3
+	VMOVUPS      64(AX)(BX*4), Y4
+	VADDPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 64(AX)(BX*4)
+	MOVQ         BX, SI
+	SHRQ         $0x03, SI
+	MOVBLZX      3(CX)(SI*1), SI
+	VMOVD        SI, X3
+	VPBROADCASTD X3, Y3
+	VPSLLVD      Y2, Y3, Y3
+	VPAND        Y3, Y0, Y3
+	VPXOR        Y1, Y3, Y3
+	VMOVUPS      96(AX)(BX*4), Y4
+	VADDPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 96(AX)(BX*4)
+	ADDQ         $0x00000020, BX
+	SUBQ         $0x00000020, DX
+	JGE          loop
+
+few:
+	ADDQ $0x00000018, DX
+	JL   tail
+
+one:
+	MOVQ         BX, SI
+	SHRQ         $0x03, SI
+	MOVBLZX      (CX)(SI*1), SI
+	VMOVD        SI, X3
+	VPBROADCASTD X3, Y3
+	VPSLLVD      Y2, Y3, Y3
+	VPAND        Y3, Y0, Y3
+	VPXOR        Y1, Y3, Y3
+	VMOVUPS      (AX)(BX*4), Y4
+	VADDPS       Y3, Y4, Y4
+	VMOVUPS      Y4, (AX)(BX*4)
+	ADDQ         $0x00000008, BX
+	SUBQ         $0x00000008, DX
+	JGE          one
+
+tail:
+	VZEROUPPER
+	RET
+
+// func packTwoBitRestAVX2(some *byte, neg *byte, x *float32, t uint32, level float32, n int)
+// Requires: AVX, AVX2
+TEXT ·packTwoBitRestAVX2(SB), NOSPLIT|NOFRAME, $0-40
+	MOVQ         some+0(FP), AX
+	MOVQ         neg+8(FP), CX
+	MOVQ         x+16(FP), DX
+	MOVL         $0x7fffffff, BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Y0
+	MOVL         t+24(FP), BX
+	DECL         BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Y1
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X2
+	VPBROADCASTD X2, Y2
+	VBROADCASTSS level+28(FP), Y3
+	MOVQ         n+32(FP), BX
+	XORQ         SI, SI
+	SUBQ         $0x00000020, BX
+	JL           few
+
+loop:
+	VMOVUPS   (DX)(SI*4), Y4
+	VPAND     Y4, Y0, Y5
+	VPCMPGTD  Y1, Y5, Y5
+	MOVQ      SI, DI
+	SHRQ      $0x03, DI
+	VMOVMSKPS Y5, R8
+	MOVB      R8, (AX)(DI*1)
+	VPAND     Y4, Y5, Y6
+	VMOVMSKPS Y6, R8
+	MOVB      R8, (CX)(DI*1)
+	VPAND     Y4, Y2, Y6
+	VPXOR     Y3, Y6, Y6
+	VSUBPS    Y6, Y4, Y6
+	VBLENDVPS Y5, Y6, Y4, Y4
+	VMOVUPS   Y4, (DX)(SI*4)
+	VMOVUPS   32(DX)(SI*4), Y4
+	VPAND     Y4, Y0, Y5
+	VPCMPGTD  Y1, Y5, Y5
+	MOVQ      SI, DI
+	SHRQ      $0x03, DI
+	VMOVMSKPS Y5, R8
+	MOVB      R8, 1(AX)(DI*1)
+	VPAND     Y4, Y5, Y6
+	VMOVMSKPS Y6, R8
+	MOVB      R8, 1(CX)(DI*1)
+	VPAND     Y4, Y2, Y6
+	VPXOR     Y3, Y6, Y6
+	VSUBPS    Y6, Y4, Y6
+	VBLENDVPS Y5, Y6, Y4, Y4
+	VMOVUPS   Y4, 32(DX)(SI*4)
+	VMOVUPS   64(DX)(SI*4), Y4
+	VPAND     Y4, Y0, Y5
+	VPCMPGTD  Y1, Y5, Y5
+	MOVQ      SI, DI
+	SHRQ      $0x03, DI
+	VMOVMSKPS Y5, R8
+	MOVB      R8, 2(AX)(DI*1)
+	VPAND     Y4, Y5, Y6
+	VMOVMSKPS Y6, R8
+	MOVB      R8, 2(CX)(DI*1)
+	VPAND     Y4, Y2, Y6
+	VPXOR     Y3, Y6, Y6
+	VSUBPS    Y6, Y4, Y6
+	VBLENDVPS Y5, Y6, Y4, Y4
+	VMOVUPS   Y4, 64(DX)(SI*4)
+	VMOVUPS   96(DX)(SI*4), Y4
+	VPAND     Y4, Y0, Y5
+	VPCMPGTD  Y1, Y5, Y5
+	MOVQ      SI, DI
+	SHRQ      $0x03, DI
+	VMOVMSKPS Y5, R8
+	MOVB      R8, 3(AX)(DI*1)
+	VPAND     Y4, Y5, Y6
+	VMOVMSKPS Y6, R8
+	MOVB      R8, 3(CX)(DI*1)
+	VPAND     Y4, Y2, Y6
+	VPXOR     Y3, Y6, Y6
+	VSUBPS    Y6, Y4, Y6
+	VBLENDVPS Y5, Y6, Y4, Y4
+	VMOVUPS   Y4, 96(DX)(SI*4)
+	ADDQ      $0x00000020, SI
+	SUBQ      $0x00000020, BX
+	JGE       loop
+
+few:
+	ADDQ $0x00000018, BX
+	JL   tail
+
+one:
+	VMOVUPS   (DX)(SI*4), Y4
+	VPAND     Y4, Y0, Y5
+	VPCMPGTD  Y1, Y5, Y5
+	MOVQ      SI, DI
+	SHRQ      $0x03, DI
+	VMOVMSKPS Y5, R8
+	MOVB      R8, (AX)(DI*1)
+	VPAND     Y4, Y5, Y6
+	VMOVMSKPS Y6, R8
+	MOVB      R8, (CX)(DI*1)
+	VPAND     Y4, Y2, Y6
+	VPXOR     Y3, Y6, Y6
+	VSUBPS    Y6, Y4, Y6
+	VBLENDVPS Y5, Y6, Y4, Y4
+	VMOVUPS   Y4, (DX)(SI*4)
+	ADDQ      $0x00000008, SI
+	SUBQ      $0x00000008, BX
+	JGE       one
+
+tail:
+	VZEROUPPER
+	RET
+
+// func addTwoBitAVX2(dst *float32, some *byte, neg *byte, level float32, n int)
+// Requires: AVX, AVX2
+TEXT ·addTwoBitAVX2(SB), NOSPLIT|NOFRAME, $0-40
+	MOVQ         dst+0(FP), AX
+	MOVQ         some+8(FP), CX
+	MOVQ         neg+16(FP), DX
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Y0
+	VBROADCASTSS level+24(FP), Y1
+	VMOVDQU      signShifts<>+0(SB), Y2
+	MOVQ         n+32(FP), BX
+	XORQ         SI, SI
+	SUBQ         $0x00000020, BX
+	JL           few
+
+loop:
+	MOVQ         SI, DI
+	SHRQ         $0x03, DI
+	MOVBLZX      (CX)(DI*1), R8
+	VMOVD        R8, X3
+	VPBROADCASTD X3, Y3
+	VPSLLVD      Y2, Y3, Y3
+	MOVBLZX      (DX)(DI*1), DI
+	VMOVD        DI, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPAND        Y4, Y0, Y4
+	VPXOR        Y1, Y4, Y4
+	VMOVUPS      (AX)(SI*4), Y5
+	VADDPS       Y4, Y5, Y4
+	VBLENDVPS    Y3, Y4, Y5, Y5
+	VMOVUPS      Y5, (AX)(SI*4)
+	MOVQ         SI, DI
+	SHRQ         $0x03, DI
+	MOVBLZX      1(CX)(DI*1), R8
+	VMOVD        R8, X3
+	VPBROADCASTD X3, Y3
+	VPSLLVD      Y2, Y3, Y3
+	MOVBLZX      1(DX)(DI*1), DI
+	VMOVD        DI, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPAND        Y4, Y0, Y4
+	VPXOR        Y1, Y4, Y4
+	VMOVUPS      32(AX)(SI*4), Y5
+	VADDPS       Y4, Y5, Y4
+	VBLENDVPS    Y3, Y4, Y5, Y5
+	VMOVUPS      Y5, 32(AX)(SI*4)
+	MOVQ         SI, DI
+	SHRQ         $0x03, DI
+	MOVBLZX      2(CX)(DI*1), R8
+	VMOVD        R8, X3
+	VPBROADCASTD X3, Y3
+	VPSLLVD      Y2, Y3, Y3
+	MOVBLZX      2(DX)(DI*1), DI
+	VMOVD        DI, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPAND        Y4, Y0, Y4
+	VPXOR        Y1, Y4, Y4
+	VMOVUPS      64(AX)(SI*4), Y5
+	VADDPS       Y4, Y5, Y4
+	VBLENDVPS    Y3, Y4, Y5, Y5
+	VMOVUPS      Y5, 64(AX)(SI*4)
+	MOVQ         SI, DI
+	SHRQ         $0x03, DI
+	MOVBLZX      3(CX)(DI*1), R8
+	VMOVD        R8, X3
+	VPBROADCASTD X3, Y3
+	VPSLLVD      Y2, Y3, Y3
+	MOVBLZX      3(DX)(DI*1), DI
+	VMOVD        DI, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPAND        Y4, Y0, Y4
+	VPXOR        Y1, Y4, Y4
+	VMOVUPS      96(AX)(SI*4), Y5
+	VADDPS       Y4, Y5, Y4
+	VBLENDVPS    Y3, Y4, Y5, Y5
+	VMOVUPS      Y5, 96(AX)(SI*4)
+	ADDQ         $0x00000020, SI
+	SUBQ         $0x00000020, BX
+	JGE          loop
+
+few:
+	ADDQ $0x00000018, BX
+	JL   tail
+
+one:
+	MOVQ         SI, DI
+	SHRQ         $0x03, DI
+	MOVBLZX      (CX)(DI*1), R8
+	VMOVD        R8, X3
+	VPBROADCASTD X3, Y3
+	VPSLLVD      Y2, Y3, Y3
+	MOVBLZX      (DX)(DI*1), DI
+	VMOVD        DI, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPAND        Y4, Y0, Y4
+	VPXOR        Y1, Y4, Y4
+	VMOVUPS      (AX)(SI*4), Y5
+	VADDPS       Y4, Y5, Y4
+	VBLENDVPS    Y3, Y4, Y5, Y5
+	VMOVUPS      Y5, (AX)(SI*4)
+	ADDQ         $0x00000008, SI
+	SUBQ         $0x00000008, BX
+	JGE          one
+
+tail:
+	VZEROUPPER
+	RET
+
+// func encodeInt8RestAVX2(dst *byte, x *float32, blocks int, block int)
+// Requires: AVX, AVX2
+TEXT ·encodeInt8RestAVX2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVL         $0x7fffffff, DX
+	VMOVD        DX, X0
+	VPBROADCASTD X0, Y0
+	MOVQ         blocks+16(FP), DX
+
+block:
+	MOVQ  block+24(FP), BX
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	XORQ  SI, SI
+	SUBQ  $0x00000020, BX
+	JL    topfew
+
+toploop:
+	VPAND   (CX)(SI*4), Y0, Y5
+	VPMAXUD Y5, Y1, Y1
+	VPAND   32(CX)(SI*4), Y0, Y5
+	VPMAXUD Y5, Y2, Y2
+	VPAND   64(CX)(SI*4), Y0, Y5
+	VPMAXUD Y5, Y3, Y3
+	VPAND   96(CX)(SI*4), Y0, Y5
+	VPMAXUD Y5, Y4, Y4
+	ADDQ    $0x00000020, SI
+	SUBQ    $0x00000020, BX
+	JGE     toploop
+
+topfew:
+	ADDQ $0x00000018, BX
+	JL   toptail
+
+topone:
+	VPAND   (CX)(SI*4), Y0, Y5
+	VPMAXUD Y5, Y1, Y1
+	ADDQ    $0x00000008, SI
+	SUBQ    $0x00000008, BX
+	JGE     topone
+
+toptail:
+	VPMAXUD      Y2, Y1, Y1
+	VPMAXUD      Y4, Y3, Y3
+	VPMAXUD      Y3, Y1, Y1
+	VEXTRACTI128 $0x01, Y1, X2
+	VPMAXUD      X2, X1, X2
+	VPSHUFD      $0x0e, X2, X1
+	VPMAXUD      X1, X2, X2
+	VPSHUFD      $0x01, X2, X1
+	VPMAXUD      X1, X2, X2
+	VPXOR        Y1, Y1, Y1
+	VPXOR        Y3, Y3, Y3
+	VMOVD        X2, BX
+	CMPL         BX, $0x0d800000
+	JCS          tiny
+	MOVL         $0x42fe0000, BX
+	VMOVD        BX, X3
+	VDIVSS       X3, X2, X1
+	VDIVSS       X2, X3, X3
+
+tiny:
+	VMOVSS       X1, (AX)
+	VBROADCASTSS X1, Y1
+	VBROADCASTSS X3, Y3
+	ADDQ         $0x04, AX
+	MOVQ         block+24(FP), BX
+	XORQ         SI, SI
+	SUBQ         $0x00000020, BX
+	JL           quantisefew
+
+quantiseloop:
+	VMOVUPS      (CX)(SI*4), Y2
+	VMULPS       Y3, Y2, Y4
+	VCVTPS2DQ    Y4, Y4
+	VEXTRACTI128 $0x01, Y4, X5
+	VPACKSSDW    X5, X4, X5
+	VPACKSSWB    X5, X5, X5
+	VMOVQ        X5, (AX)(SI*1)
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y1, Y4, Y4
+	VSUBPS       Y4, Y2, Y2
+	VMOVUPS      Y2, (CX)(SI*4)
+	VMOVUPS      32(CX)(SI*4), Y2
+	VMULPS       Y3, Y2, Y4
+	VCVTPS2DQ    Y4, Y4
+	VEXTRACTI128 $0x01, Y4, X5
+	VPACKSSDW    X5, X4, X5
+	VPACKSSWB    X5, X5, X5
+	VMOVQ        X5, 8(AX)(SI*1)
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y1, Y4, Y4
+	VSUBPS       Y4, Y2, Y2
+	VMOVUPS      Y2, 32(CX)(SI*4)
+	VMOVUPS      64(CX)(SI*4), Y2
+	VMULPS       Y3, Y2, Y4
+	VCVTPS2DQ    Y4, Y4
+	VEXTRACTI128 $0x01, Y4, X5
+	VPACKSSDW    X5, X4, X5
+	VPACKSSWB    X5, X5, X5
+	VMOVQ        X5, 16(AX)(SI*1)
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y1, Y4, Y4
+	VSUBPS       Y4, Y2, Y2
+	VMOVUPS      Y2, 64(CX)(SI*4)
+	VMOVUPS      96(CX)(SI*4), Y2
+	VMULPS       Y3, Y2, Y4
+	VCVTPS2DQ    Y4, Y4
+	VEXTRACTI128 $0x01, Y4, X5
+	VPACKSSDW    X5, X4, X5
+	VPACKSSWB    X5, X5, X5
+	VMOVQ        X5, 24(AX)(SI*1)
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y1, Y4, Y4
+	VSUBPS       Y4, Y2, Y2
+	VMOVUPS      Y2, 96(CX)(SI*4)
+	ADDQ         $0x00000020, SI
+	SUBQ         $0x00000020, BX
+	JGE          quantiseloop
+
+quantisefew:
+	ADDQ $0x00000018, BX
+	JL   quantisetail
+
+quantiseone:
+	VMOVUPS      (CX)(SI*4), Y2
+	VMULPS       Y3, Y2, Y4
+	VCVTPS2DQ    Y4, Y4
+	VEXTRACTI128 $0x01, Y4, X5
+	VPACKSSDW    X5, X4, X5
+	VPACKSSWB    X5, X5, X5
+	VMOVQ        X5, (AX)(SI*1)
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y1, Y4, Y4
+	VSUBPS       Y4, Y2, Y2
+	VMOVUPS      Y2, (CX)(SI*4)
+	ADDQ         $0x00000008, SI
+	SUBQ         $0x00000008, BX
+	JGE          quantiseone
+
+quantisetail:
+	MOVQ block+24(FP), BX
+	ADDQ BX, AX
+	LEAQ (CX)(BX*4), CX
+	DECQ DX
+	JNZ  block
+	VZEROUPPER
+	RET
+
+// func addInt8AVX2(dst *float32, src *byte, blocks int, block int)
+// Requires: AVX, AVX2
+TEXT ·addInt8AVX2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ blocks+16(FP), DX
+
+block:
+	MOVQ         block+24(FP), BX
+	VBROADCASTSS (CX), Y0
+	ADDQ         $0x04, CX
+	XORQ         SI, SI
+	SUBQ         $0x00000020, BX
+	JL           few
+
+loop:
+	VPMOVSXBD (CX)(SI*1), Y1
+	VCVTDQ2PS Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   (AX)(SI*4), Y2
+	VADDPS    Y1, Y2, Y2
+	VMOVUPS   Y2, (AX)(SI*4)
+	VPMOVSXBD 8(CX)(SI*1), Y1
+	VCVTDQ2PS Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   32(AX)(SI*4), Y2
+	VADDPS    Y1, Y2, Y2
+	VMOVUPS   Y2, 32(AX)(SI*4)
+	VPMOVSXBD 16(CX)(SI*1), Y1
+	VCVTDQ2PS Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   64(AX)(SI*4), Y2
+	VADDPS    Y1, Y2, Y2
+	VMOVUPS   Y2, 64(AX)(SI*4)
+	VPMOVSXBD 24(CX)(SI*1), Y1
+	VCVTDQ2PS Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   96(AX)(SI*4), Y2
+	VADDPS    Y1, Y2, Y2
+	VMOVUPS   Y2, 96(AX)(SI*4)
+	ADDQ      $0x00000020, SI
+	SUBQ      $0x00000020, BX
+	JGE       loop
+
+few:
+	ADDQ $0x00000018, BX
+	JL   tail
+
+one:
+	VPMOVSXBD (CX)(SI*1), Y1
+	VCVTDQ2PS Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   (AX)(SI*4), Y2
+	VADDPS    Y1, Y2, Y2
+	VMOVUPS   Y2, (AX)(SI*4)
+	ADDQ      $0x00000008, SI
+	SUBQ      $0x00000008, BX
+	JGE       one
+
+tail:
+	MOVQ block+24(FP), BX
+	ADDQ BX, CX
+	LEAQ (AX)(BX*4), AX
+	DECQ DX
+	JNZ  block
 	VZEROUPPER
 	RET
 
@@ -2027,6 +3526,1357 @@ tail:
 	VMOVUPS     Z1, K1, (AX)(BX*4)
 
 done:
+	VZEROUPPER
+	RET
+
+// func maxAbsAVX512(x *float32, n int) uint32
+// Requires: AVX, AVX2, AVX512F, BMI2
+TEXT ·maxAbsAVX512(SB), NOSPLIT|NOFRAME, $0-20
+	MOVQ         x+0(FP), AX
+	MOVL         $0x7fffffff, CX
+	VPBROADCASTD CX, Z0
+	VPXORQ       Z1, Z1, Z1
+	VPXORQ       Z2, Z2, Z2
+	VPXORQ       Z3, Z3, Z3
+	VPXORQ       Z4, Z4, Z4
+	MOVQ         n+8(FP), CX
+	XORQ         DX, DX
+	SUBQ         $0x00000040, CX
+	JL           few
+
+loop:
+	VPANDD  (AX)(DX*4), Z0, Z5
+	VPMAXUD Z5, Z1, Z1
+	VPANDD  64(AX)(DX*4), Z0, Z5
+	VPMAXUD Z5, Z2, Z2
+	VPANDD  128(AX)(DX*4), Z0, Z5
+	VPMAXUD Z5, Z3, Z3
+	VPANDD  192(AX)(DX*4), Z0, Z5
+	VPMAXUD Z5, Z4, Z4
+	ADDQ    $0x00000040, DX
+	SUBQ    $0x00000040, CX
+	JGE     loop
+
+few:
+	ADDQ $0x00000030, CX
+	JL   tail
+
+one:
+	VPANDD  (AX)(DX*4), Z0, Z5
+	VPMAXUD Z5, Z1, Z1
+	ADDQ    $0x00000010, DX
+	SUBQ    $0x00000010, CX
+	JGE     one
+
+tail:
+	ADDQ      $0x00000010, CX
+	JZ        done
+	MOVL      $-1, BX
+	BZHIL     CX, BX, BX
+	KMOVW     BX, K1
+	VMOVUPS.Z (AX)(DX*4), K1, Z5
+	VPANDD    Z0, Z5, Z5
+	VPMAXUD   Z5, Z1, Z1
+
+done:
+	VPMAXUD       Z2, Z1, Z1
+	VPMAXUD       Z3, Z1, Z1
+	VPMAXUD       Z4, Z1, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y0
+	VPMAXUD       Y0, Y1, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPMAXUD       X1, X0, X1
+	VPSHUFD       $0x0e, X1, X0
+	VPMAXUD       X0, X1, X1
+	VPSHUFD       $0x01, X1, X0
+	VPMAXUD       X0, X1, X1
+	VMOVD         X1, AX
+	MOVL          AX, ret+16(FP)
+	VZEROUPPER
+	RET
+
+// func absSumAVX512(sums *float32, x *float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·absSumAVX512(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ         sums+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVL         $0x7fffffff, DX
+	VPBROADCASTD DX, Z0
+	VMOVUPS      (AX), Z1
+	VMOVUPS      64(AX), Z2
+	MOVQ         n+16(FP), DX
+	XORQ         BX, BX
+	SUBQ         $0x00000020, DX
+	JL           over
+
+loop:
+	VPANDD (CX)(BX*4), Z0, Z3
+	VADDPS Z3, Z1, Z1
+	VPANDD 64(CX)(BX*4), Z0, Z3
+	VADDPS Z3, Z2, Z2
+	ADDQ   $0x00000020, BX
+	SUBQ   $0x00000020, DX
+	JGE    loop
+
+over:
+	VMOVUPS Z1, (AX)
+	VMOVUPS Z2, 64(AX)
+	VZEROUPPER
+	RET
+
+// func addAbsSumAVX512(sums *float32, dst *float32, src *float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·addAbsSumAVX512(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ         sums+0(FP), AX
+	MOVQ         dst+8(FP), CX
+	MOVQ         src+16(FP), DX
+	MOVL         $0x7fffffff, BX
+	VPBROADCASTD BX, Z0
+	VMOVUPS      (AX), Z1
+	VMOVUPS      64(AX), Z2
+	MOVQ         n+24(FP), BX
+	XORQ         SI, SI
+	SUBQ         $0x00000020, BX
+	JL           over
+
+loop:
+	VMOVUPS (CX)(SI*4), Z3
+	VADDPS  (DX)(SI*4), Z3, Z3
+	VMOVUPS Z3, (CX)(SI*4)
+	VPANDD  Z0, Z3, Z3
+	VADDPS  Z3, Z1, Z1
+	VMOVUPS 64(CX)(SI*4), Z3
+	VADDPS  64(DX)(SI*4), Z3, Z3
+	VMOVUPS Z3, 64(CX)(SI*4)
+	VPANDD  Z0, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	ADDQ    $0x00000020, SI
+	SUBQ    $0x00000020, BX
+	JGE     loop
+
+over:
+	VMOVUPS Z1, (AX)
+	VMOVUPS Z2, 64(AX)
+	VZEROUPPER
+	RET
+
+// func countAbsAVX512(x *float32, t uint32, n int) int
+// Requires: AVX, AVX2, AVX512F
+TEXT ·countAbsAVX512(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ         x+0(FP), AX
+	MOVL         $0x7fffffff, CX
+	VPBROADCASTD CX, Z0
+	MOVL         t+8(FP), CX
+	VPBROADCASTD CX, Z1
+	VPXORQ       Z2, Z2, Z2
+	VPXORQ       Z3, Z3, Z3
+	VPXORQ       Z4, Z4, Z4
+	VPXORQ       Z5, Z5, Z5
+	MOVL         $0x00000001, CX
+	VPBROADCASTD CX, Z6
+	MOVQ         n+16(FP), CX
+	XORQ         DX, DX
+	SUBQ         $0x00000040, CX
+	JL           few
+
+loop:
+	VPANDD (AX)(DX*4), Z0, Z7
+	VPCMPD $0x05, Z1, Z7, K1
+	VPADDD Z6, Z2, K1, Z2
+	VPANDD 64(AX)(DX*4), Z0, Z7
+	VPCMPD $0x05, Z1, Z7, K1
+	VPADDD Z6, Z3, K1, Z3
+	VPANDD 128(AX)(DX*4), Z0, Z7
+	VPCMPD $0x05, Z1, Z7, K1
+	VPADDD Z6, Z4, K1, Z4
+	VPANDD 192(AX)(DX*4), Z0, Z7
+	VPCMPD $0x05, Z1, Z7, K1
+	VPADDD Z6, Z5, K1, Z5
+	ADDQ   $0x00000040, DX
+	SUBQ   $0x00000040, CX
+	JGE    loop
+
+few:
+	ADDQ $0x00000030, CX
+	JL   tail
+
+one:
+	VPANDD (AX)(DX*4), Z0, Z7
+	VPCMPD $0x05, Z1, Z7, K1
+	VPADDD Z6, Z2, K1, Z2
+	ADDQ   $0x00000010, DX
+	SUBQ   $0x00000010, CX
+	JGE    one
+
+tail:
+	VPADDD        Z3, Z2, Z2
+	VPADDD        Z4, Z2, Z2
+	VPADDD        Z5, Z2, Z2
+	VEXTRACTI64X4 $0x01, Z2, Y0
+	VPADDD        Y0, Y2, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPADDD        X1, X0, X1
+	VPSHUFD       $0x0e, X1, X0
+	VPADDD        X0, X1, X1
+	VPSHUFD       $0x01, X1, X0
+	VPADDD        X0, X1, X1
+	VMOVD         X1, AX
+	MOVQ          AX, ret+24(FP)
+	VZEROUPPER
+	RET
+
+// func absSumAboveAVX512(sums *float32, x *float32, t uint32, n int) int
+// Requires: AVX, AVX2, AVX512F
+TEXT ·absSumAboveAVX512(SB), NOSPLIT|NOFRAME, $0-40
+	MOVQ         sums+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVL         $0x7fffffff, DX
+	VPBROADCASTD DX, Z0
+	MOVL         t+16(FP), DX
+	VPBROADCASTD DX, Z1
+	VMOVUPS      (AX), Z2
+	VMOVUPS      64(AX), Z3
+	VPXORQ       Z4, Z4, Z4
+	VPXORQ       Z5, Z5, Z5
+	MOVL         $0x00000001, DX
+	VPBROADCASTD DX, Z6
+	MOVQ         n+24(FP), DX
+	XORQ         BX, BX
+	SUBQ         $0x00000020, DX
+	JL           over
+
+loop:
+	VPANDD (CX)(BX*4), Z0, Z7
+	VPCMPD $0x05, Z1, Z7, K1
+	VPADDD Z6, Z4, K1, Z4
+	VADDPS Z7, Z2, K1, Z2
+	VPANDD 64(CX)(BX*4), Z0, Z7
+	VPCMPD $0x05, Z1, Z7, K1
+	VPADDD Z6, Z5, K1, Z5
+	VADDPS Z7, Z3, K1, Z3
+	ADDQ   $0x00000020, BX
+	SUBQ   $0x00000020, DX
+	JGE    loop
+
+over:
+	VMOVUPS       Z2, (AX)
+	VMOVUPS       Z3, 64(AX)
+	VPADDD        Z5, Z4, Z4
+	VEXTRACTI64X4 $0x01, Z4, Y0
+	VPADDD        Y0, Y4, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPADDD        X1, X0, X1
+	VPSHUFD       $0x0e, X1, X0
+	VPADDD        X0, X1, X1
+	VPSHUFD       $0x01, X1, X0
+	VPADDD        X0, X1, X1
+	VMOVD         X1, AX
+	MOVQ          AX, ret+32(FP)
+	VZEROUPPER
+	RET
+
+// func selectAbsAVX512(index *uint32, room int, x *float32, t uint32, n int) (found int, seen int)
+// Requires: AVX, AVX512F, POPCNT
+TEXT ·selectAbsAVX512(SB), NOSPLIT|NOFRAME, $0-56
+	MOVQ         index+0(FP), AX
+	MOVQ         room+8(FP), CX
+	MOVQ         x+16(FP), DX
+	MOVQ         n+32(FP), BX
+	MOVL         $0x7fffffff, SI
+	VPBROADCASTD SI, Z0
+	MOVL         t+24(FP), SI
+	VPBROADCASTD SI, Z1
+	XORQ         SI, SI
+	XORQ         DI, DI
+	SUBQ         $0x00000040, BX
+	JL           over
+	SUBQ         $0x00000080, CX
+	JL           over
+	MOVL         $0x00000010, R8
+	VPBROADCASTD R8, Z3
+	VMOVDQU32    lanesAscending<>+0(SB), Z2
+
+turn:
+	VPANDD   (DX)(DI*4), Z0, Z4
+	VPCMPD   $0x05, Z1, Z4, K2
+	VPANDD   64(DX)(DI*4), Z0, Z4
+	VPCMPD   $0x05, Z1, Z4, K3
+	KORW     K2, K3, K1
+	VPANDD   128(DX)(DI*4), Z0, Z4
+	VPCMPD   $0x05, Z1, Z4, K4
+	KORW     K4, K1, K1
+	VPANDD   192(DX)(DI*4), Z0, Z4
+	VPCMPD   $0x05, Z1, Z4, K5
+	KORW     K5, K1, K1
+	KORTESTW K1, K1
+	JNZ      some
+	VPADDD   Z3, Z2, Z2
+	VPADDD   Z3, Z2, Z2
+	VPADDD   Z3, Z2, Z2
+	VPADDD   Z3, Z2, Z2
+	JMP      none
+
+some:
+	VPCOMPRESSD.Z Z2, K2, Z4
+	VMOVDQU32     Z4, (AX)(SI*4)
+	KMOVW         K2, R8
+	POPCNTL       R8, R8
+	ADDQ          R8, SI
+	VPADDD        Z3, Z2, Z2
+	VPCOMPRESSD.Z Z2, K3, Z4
+	VMOVDQU32     Z4, (AX)(SI*4)
+	KMOVW         K3, R8
+	POPCNTL       R8, R8
+	ADDQ          R8, SI
+	VPADDD        Z3, Z2, Z2
+	VPCOMPRESSD.Z Z2, K4, Z4
+	VMOVDQU32     Z4, (AX)(SI*4)
+	KMOVW         K4, R8
+	POPCNTL       R8, R8
+	ADDQ          R8, SI
+	VPADDD        Z3, Z2, Z2
+	VPCOMPRESSD.Z Z2, K5, Z4
+	VMOVDQU32     Z4, (AX)(SI*4)
+	KMOVW         K5, R8
+	POPCNTL       R8, R8
+	ADDQ          R8, SI
+	VPADDD        Z3, Z2, Z2
+
+none:
+	ADDQ $0x00000040, DI
+	CMPQ SI, CX
+	JG   over
+	SUBQ $0x00000040, BX
+	JGE  turn
+
+over:
+	MOVQ SI, found+40(FP)
+	MOVQ DI, seen+48(FP)
+	VZEROUPPER
+	RET
+
+// func packSignsAVX512(dst *byte, x *float32, n int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·packSignsAVX512(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SUBQ $0x00000040, DX
+	JL   few
+
+loop:
+	VMOVUPS  (CX)(BX*4), Z0
+	VPMOVD2M Z0, K1
+	MOVQ     BX, SI
+	SHRQ     $0x03, SI
+	KMOVW    K1, (AX)(SI*1)
+	VMOVUPS  64(CX)(BX*4), Z0
+	VPMOVD2M Z0, K1
+	MOVQ     BX, SI
+	SHRQ     $0x03, SI
+	KMOVW    K1, 2(AX)(SI*1)
+	VMOVUPS  128(CX)(BX*4), Z0
+	VPMOVD2M Z0, K1
+	MOVQ     BX, SI
+	SHRQ     $0x03, SI
+	KMOVW    K1, 4(AX)(SI*1)
+	VMOVUPS  192(CX)(BX*4), Z0
+	VPMOVD2M Z0, K1
+	MOVQ     BX, SI
+	SHRQ     $0x03, SI
+	KMOVW    K1, 6(AX)(SI*1)
+	ADDQ     $0x00000040, BX
+	SUBQ     $0x00000040, DX
+	JGE      loop
+
+few:
+	ADDQ $0x00000030, DX
+	JL   tail
+
+one:
+	VMOVUPS  (CX)(BX*4), Z0
+	VPMOVD2M Z0, K1
+	MOVQ     BX, SI
+	SHRQ     $0x03, SI
+	KMOVW    K1, (AX)(SI*1)
+	ADDQ     $0x00000010, BX
+	SUBQ     $0x00000010, DX
+	JGE      one
+
+tail:
+	VZEROUPPER
+	RET
+
+// func packSignsRestAVX512(dst *byte, x *float32, scale float32, n int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·packSignsRestAVX512(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVL         $0x80000000, DX
+	VPBROADCASTD DX, Z0
+	VBROADCASTSS scale+16(FP), Z1
+	MOVQ         n+24(FP), DX
+	XORQ         BX, BX
+	SUBQ         $0x00000040, DX
+	JL           few
+
+loop:
+	VMOVUPS    (CX)(BX*4), Z2
+	VPMOVD2M   Z2, K1
+	MOVQ       BX, SI
+	SHRQ       $0x03, SI
+	KMOVW      K1, (AX)(SI*1)
+	VMOVDQA32  Z2, Z3
+	VPTERNLOGD $0x6a, Z1, Z0, Z3
+	VSUBPS     Z3, Z2, Z2
+	VMOVUPS    Z2, (CX)(BX*4)
+	VMOVUPS    64(CX)(BX*4), Z2
+	VPMOVD2M   Z2, K1
+	MOVQ       BX, SI
+	SHRQ       $0x03, SI
+	KMOVW      K1, 2(AX)(SI*1)
+	VMOVDQA32  Z2, Z3
+	VPTERNLOGD $0x6a, Z1, Z0, Z3
+	VSUBPS     Z3, Z2, Z2
+	VMOVUPS    Z2, 64(CX)(BX*4)
+	VMOVUPS    128(CX)(BX*4), Z2
+	VPMOVD2M   Z2, K1
+	MOVQ       BX, SI
+	SHRQ       $0x03, SI
+	KMOVW      K1, 4(AX)(SI*1)
+	VMOVDQA32  Z2, Z3
+	VPTERNLOGD $0x6a, Z1, Z0, Z3
+	VSUBPS     Z3, Z2, Z2
+	VMOVUPS    Z2, 128(CX)(BX*4)
+	VMOVUPS    192(CX)(BX*4), Z2
+	VPMOVD2M   Z2, K1
+	MOVQ       BX, SI
+	SHRQ       $0x03, SI
+	KMOVW      K1, 6(AX)(SI*1)
+	VMOVDQA32  Z2, Z3
+	VPTERNLOGD $0x6a, Z1, Z0, Z3
+	VSUBPS     Z3, Z2, Z2
+	VMOVUPS    Z2, 192(CX)(BX*4)
+	ADDQ       $0x00000040, BX
+	SUBQ       $0x00000040, DX
+	JGE        loop
+
+few:
+	ADDQ $0x00000030, DX
+	JL   tail
+
+one:
+	VMOVUPS    (CX)(BX*4), Z2
+	VPMOVD2M   Z2, K1
+	MOVQ       BX, SI
+	SHRQ       $0x03, SI
+	KMOVW      K1, (AX)(SI*1)
+	VMOVDQA32  Z2, Z3
+	VPTERNLOGD $0x6a, Z1, Z0, Z3
+	VSUBPS     Z3, Z2, Z2
+	VMOVUPS    Z2, (CX)(BX*4)
+	ADDQ       $0x00000010, BX
+	SUBQ       $0x00000010, DX
+	JGE        one
+
+tail:
+	VZEROUPPER
+	RET
+
+// func unpackSignsAVX512(dst *float32, src *byte, scale float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·unpackSignsAVX512(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVL         $0x80000000, DX
+	VPBROADCASTD DX, Z0
+	VBROADCASTSS scale+16(FP), Z1
+	VPXORD       Z0, Z1, Z0
+	MOVQ         n+24(FP), DX
+	XORQ         BX, BX
+	SUBQ         $0x00000040, DX
+	JL           few
+
+loop:
+	MOVQ      BX, SI
+	SHRQ      $0x03, SI
+	KMOVW     (CX)(SI*1), K1
+	VBLENDMPS Z0, Z1, K1, Z2
+	VMOVUPS   Z2, (AX)(BX*4)
+	MOVQ      BX, SI
+	SHRQ      $0x03, SI
+	KMOVW     2(CX)(SI*1), K1
+	VBLENDMPS Z0, Z1, K1, Z3
+	VMOVUPS   Z3, 64(AX)(BX*4)
+	MOVQ      BX, SI
+	SHRQ      $0x03, SI
+	KMOVW     4(CX)(SI*1), K1
+	VBLENDMPS Z0, Z1, K1, Z4
+	VMOVUPS   Z4, 128(AX)(BX*4)
+	MOVQ      BX, SI
+	SHRQ      $0x03, SI
+	KMOVW     6(CX)(SI*1), K1
+	VBLENDMPS Z0, Z1, K1, Z5
+	VMOVUPS   Z5, 192(AX)(BX*4)
+	ADDQ      $0x00000040, BX
+	SUBQ      $0x00000040, DX
+	JGE       loop
+
+few:
+	ADDQ $0x00000030, DX
+	JL   tail
+
+one:
+	MOVQ      BX, SI
+	SHRQ      $0x03, SI
+	KMOVW     (CX)(SI*1), K1
+	VBLENDMPS Z0, Z1, K1, Z6
+	VMOVUPS   Z6, (AX)(BX*4)
+	ADDQ      $0x00000010, BX
+	SUBQ      $0x00000010, DX
+	JGE       one
+
+tail:
+	VZEROUPPER
+	RET
+
+// func packTwoBitAVX512(some *byte, neg *byte, x *float32, t uint32, n int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·packTwoBitAVX512(SB), NOSPLIT|NOFRAME, $0-40
+	MOVQ         some+0(FP), AX
+	MOVQ         neg+8(FP), CX
+	MOVQ         x+16(FP), DX
+	MOVL         $0x7fffffff, BX
+	VPBROADCASTD BX, Z0
+	MOVL         t+24(FP), BX
+	VPBROADCASTD BX, Z1
+	MOVQ         n+32(FP), BX
+	XORQ         SI, SI
+	SUBQ         $0x00000040, BX
+	JL           few
+
+loop:
+	VMOVUPS  (DX)(SI*4), Z2
+	VPANDD   Z2, Z0, Z3
+	VPCMPD   $0x05, Z1, Z3, K1
+	MOVQ     SI, DI
+	SHRQ     $0x03, DI
+	KMOVW    K1, (AX)(DI*1)
+	VPMOVD2M Z2, K2
+	KANDW    K1, K2, K2
+	KMOVW    K2, (CX)(DI*1)
+	VMOVUPS  64(DX)(SI*4), Z2
+	VPANDD   Z2, Z0, Z3
+	VPCMPD   $0x05, Z1, Z3, K1
+	MOVQ     SI, DI
+	SHRQ     $0x03, DI
+	KMOVW    K1, 2(AX)(DI*1)
+	VPMOVD2M Z2, K2
+	KANDW    K1, K2, K2
+	KMOVW    K2, 2(CX)(DI*1)
+	VMOVUPS  128(DX)(SI*4), Z2
+	VPANDD   Z2, Z0, Z3
+	VPCMPD   $0x05, Z1, Z3, K1
+	MOVQ     SI, DI
+	SHRQ     $0x03, DI
+	KMOVW    K1, 4(AX)(DI*1)
+	VPMOVD2M Z2, K2
+	KANDW    K1, K2, K2
+	KMOVW    K2, 4(CX)(DI*1)
+	VMOVUPS  192(DX)(SI*4), Z2
+	VPANDD   Z2, Z0, Z3
+	VPCMPD   $0x05, Z1, Z3, K1
+	MOVQ     SI, DI
+	SHRQ     $0x03, DI
+	KMOVW    K1, 6(AX)(DI*1)
+	VPMOVD2M Z2, K2
+	KANDW    K1, K2, K2
+	KMOVW    K2, 6(CX)(DI*1)
+	ADDQ     $0x00000040, SI
+	SUBQ     $0x00000040, BX
+	JGE      loop
+
+few:
+	ADDQ $0x00000030, BX
+	JL   tail
+
+one:
+	VMOVUPS  (DX)(SI*4), Z2
+	VPANDD   Z2, Z0, Z3
+	VPCMPD   $0x05, Z1, Z3, K1
+	MOVQ     SI, DI
+	SHRQ     $0x03, DI
+	KMOVW    K1, (AX)(DI*1)
+	VPMOVD2M Z2, K2
+	KANDW    K1, K2, K2
+	KMOVW    K2, (CX)(DI*1)
+	ADDQ     $0x00000010, SI
+	SUBQ     $0x00000010, BX
+	JGE      one
+
+tail:
+	VZEROUPPER
+	RET
+
+// func unpackTwoBitAVX512(dst *float32, some *byte, neg *byte, level float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·unpackTwoBitAVX512(SB), NOSPLIT|NOFRAME, $0-40
+	MOVQ         dst+0(FP), AX
+	MOVQ         some+8(FP), CX
+	MOVQ         neg+16(FP), DX
+	MOVL         $0x80000000, BX
+	VPBROADCASTD BX, Z0
+	VBROADCASTSS level+24(FP), Z1
+	VPXORD       Z0, Z1, Z0
+	MOVQ         n+32(FP), BX
+	XORQ         SI, SI
+	SUBQ         $0x00000040, BX
+	JL           few
+
+loop:
+	MOVQ      SI, DI
+	SHRQ      $0x03, DI
+	KMOVW     (CX)(DI*1), K1
+	KMOVW     (DX)(DI*1), K2
+	VBLENDMPS Z0, Z1, K2, Z2
+	VMOVAPS.Z Z2, K1, Z2
+	VMOVUPS   Z2, (AX)(SI*4)
+	MOVQ      SI, DI
+	SHRQ      $0x03, DI
+	KMOVW     2(CX)(DI*1), K1
+	KMOVW     2(DX)(DI*1), K2
+	VBLENDMPS Z0, Z1, K2, Z3
+	VMOVAPS.Z Z3, K1, Z3
+	VMOVUPS   Z3, 64(AX)(SI*4)
+	MOVQ      SI, DI
+	SHRQ      $0x03, DI
+	KMOVW     4(CX)(DI*1), K1
+	KMOVW     4(DX)(DI*1), K2
+	VBLENDMPS Z0, Z1, K2, Z4
+	VMOVAPS.Z Z4, K1, Z4
+	VMOVUPS   Z4, 128(AX)(SI*4)
+	MOVQ      SI, DI
+	SHRQ      $0x03, DI
+	KMOVW     6(CX)(DI*1), K1
+	KMOVW     6(DX)(DI*1), K2
+	VBLENDMPS Z0, Z1, K2, Z5
+	VMOVAPS.Z Z5, K1, Z5
+	VMOVUPS   Z5, 192(AX)(SI*4)
+	ADDQ      $0x00000040, SI
+	SUBQ      $0x00000040, BX
+	JGE       loop
+
+few:
+	ADDQ $0x00000030, BX
+	JL   tail
+
+one:
+	MOVQ      SI, DI
+	SHRQ      $0x03, DI
+	KMOVW     (CX)(DI*1), K1
+	KMOVW     (DX)(DI*1), K2
+	VBLENDMPS Z0, Z1, K2, Z6
+	VMOVAPS.Z Z6, K1, Z6
+	VMOVUPS   Z6, (AX)(SI*4)
+	ADDQ      $0x00000010, SI
+	SUBQ      $0x00000010, BX
+	JGE       one
+
+tail:
+	VZEROUPPER
+	RET
+
+// func encodeInt8AVX512(dst *byte, x *float32, blocks int, block int)
+// Requires: AVX, AVX2, AVX512F, BMI2
+TEXT ·encodeInt8AVX512(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVL         $0x7fffffff, DX
+	VPBROADCASTD DX, Z0
+	MOVQ         blocks+16(FP), DX
+
+block:
+	MOVQ   block+24(FP), BX
+	VPXORQ Z1, Z1, Z1
+	VPXORQ Z2, Z2, Z2
+	VPXORQ Z3, Z3, Z3
+	VPXORQ Z4, Z4, Z4
+	XORQ   SI, SI
+	SUBQ   $0x00000040, BX
+	JL     topfew
+
+toploop:
+	VPANDD  (CX)(SI*4), Z0, Z5
+	VPMAXUD Z5, Z1, Z1
+	VPANDD  64(CX)(SI*4), Z0, Z5
+	VPMAXUD Z5, Z2, Z2
+	VPANDD  128(CX)(SI*4), Z0, Z5
+	VPMAXUD Z5, Z3, Z3
+	VPANDD  192(CX)(SI*4), Z0, Z5
+	VPMAXUD Z5, Z4, Z4
+	ADDQ    $0x00000040, SI
+	SUBQ    $0x00000040, BX
+	JGE     toploop
+
+topfew:
+	ADDQ $0x00000030, BX
+	JL   toptail
+
+topone:
+	VPANDD  (CX)(SI*4), Z0, Z5
+	VPMAXUD Z5, Z1, Z1
+	ADDQ    $0x00000010, SI
+	SUBQ    $0x00000010, BX
+	JGE     topone
+
+toptail:
+	ADDQ      $0x00000010, BX
+	JZ        topdone
+	MOVL      $-1, DI
+	BZHIL     BX, DI, DI
+	KMOVW     DI, K1
+	VMOVUPS.Z (CX)(SI*4), K1, Z5
+	VPANDD    Z0, Z5, Z5
+	VPMAXUD   Z5, Z1, Z1
+
+topdone:
+	VPMAXUD       Z2, Z1, Z1
+	VPMAXUD       Z4, Z3, Z3
+	VPMAXUD       Z3, Z1, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y8
+	VPMAXUD       Y8, Y1, Y8
+	VEXTRACTI128  $0x01, Y8, X5
+	VPMAXUD       X5, X8, X5
+	VPSHUFD       $0x0e, X5, X8
+	VPMAXUD       X8, X5, X5
+	VPSHUFD       $0x01, X5, X8
+	VPMAXUD       X8, X5, X5
+	VPXORQ        Z6, Z6, Z6
+	VPXORQ        Z7, Z7, Z7
+	VMOVD         X5, BX
+	CMPL          BX, $0x0d800000
+	JCS           tiny
+	MOVL          $0x42fe0000, BX
+	VMOVD         BX, X7
+	VDIVSS        X7, X5, X6
+	VDIVSS        X5, X7, X7
+
+tiny:
+	VMOVSS       X6, (AX)
+	VBROADCASTSS X6, Z6
+	VBROADCASTSS X7, Z7
+	ADDQ         $0x04, AX
+	MOVQ         block+24(FP), BX
+	XORQ         SI, SI
+	SUBQ         $0x00000040, BX
+	JL           quantisefew
+
+quantiseloop:
+	VMOVUPS   (CX)(SI*4), Z5
+	VMULPS    Z7, Z5, Z5
+	VCVTPS2DQ Z5, Z5
+	VPMOVSDB  Z5, (AX)(SI*1)
+	VMOVUPS   64(CX)(SI*4), Z5
+	VMULPS    Z7, Z5, Z5
+	VCVTPS2DQ Z5, Z5
+	VPMOVSDB  Z5, 16(AX)(SI*1)
+	VMOVUPS   128(CX)(SI*4), Z5
+	VMULPS    Z7, Z5, Z5
+	VCVTPS2DQ Z5, Z5
+	VPMOVSDB  Z5, 32(AX)(SI*1)
+	VMOVUPS   192(CX)(SI*4), Z5
+	VMULPS    Z7, Z5, Z5
+	VCVTPS2DQ Z5, Z5
+	VPMOVSDB  Z5, 48(AX)(SI*1)
+	ADDQ      $0x00000040, SI
+	SUBQ      $0x00000040, BX
+	JGE       quantiseloop
+
+quantisefew:
+	ADDQ $0x00000030, BX
+	JL   quantisetail
+
+quantiseone:
+	VMOVUPS   (CX)(SI*4), Z5
+	VMULPS    Z7, Z5, Z5
+	VCVTPS2DQ Z5, Z5
+	VPMOVSDB  Z5, (AX)(SI*1)
+	ADDQ      $0x00000010, SI
+	SUBQ      $0x00000010, BX
+	JGE       quantiseone
+
+quantisetail:
+	ADDQ      $0x00000010, BX
+	JZ        quantisedone
+	MOVL      $-1, DI
+	BZHIL     BX, DI, DI
+	KMOVW     DI, K1
+	VMOVUPS.Z (CX)(SI*4), K1, Z5
+	VMULPS    Z7, Z5, Z5
+	VCVTPS2DQ Z5, Z5
+	VPMOVSDB  Z5, K1, (AX)(SI*1)
+
+quantisedone:
+	MOVQ block+24(FP), BX
+	ADDQ BX, AX
+	LEAQ (CX)(BX*4), CX
+	DECQ DX
+	JNZ  block
+	VZEROUPPER
+	RET
+
+// func decodeInt8AVX512(dst *float32, src *byte, blocks int, block int)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·decodeInt8AVX512(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ blocks+16(FP), DX
+
+block:
+	MOVQ         block+24(FP), BX
+	VBROADCASTSS (CX), Z0
+	ADDQ         $0x04, CX
+	XORQ         SI, SI
+	SUBQ         $0x00000040, BX
+	JL           few
+
+loop:
+	VPMOVSXBD (CX)(SI*1), Z1
+	VCVTDQ2PS Z1, Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   Z1, (AX)(SI*4)
+	VPMOVSXBD 16(CX)(SI*1), Z1
+	VCVTDQ2PS Z1, Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   Z1, 64(AX)(SI*4)
+	VPMOVSXBD 32(CX)(SI*1), Z1
+	VCVTDQ2PS Z1, Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   Z1, 128(AX)(SI*4)
+	VPMOVSXBD 48(CX)(SI*1), Z1
+	VCVTDQ2PS Z1, Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   Z1, 192(AX)(SI*4)
+	ADDQ      $0x00000040, SI
+	SUBQ      $0x00000040, BX
+	JGE       loop
+
+few:
+	ADDQ $0x00000030, BX
+	JL   tail
+
+one:
+	VPMOVSXBD (CX)(SI*1), Z1
+	VCVTDQ2PS Z1, Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   Z1, (AX)(SI*4)
+	ADDQ      $0x00000010, SI
+	SUBQ      $0x00000010, BX
+	JGE       one
+
+tail:
+	ADDQ        $0x00000010, BX
+	JZ          done
+	MOVL        $-1, DI
+	BZHIL       BX, DI, DI
+	KMOVW       DI, K1
+	VPMOVSXBD.Z (CX)(SI*1), K1, Z1
+	VCVTDQ2PS   Z1, Z1
+	VMULPS      Z0, Z1, Z1
+	VMOVUPS     Z1, K1, (AX)(SI*4)
+
+done:
+	MOVQ block+24(FP), BX
+	ADDQ BX, CX
+	LEAQ (AX)(BX*4), AX
+	DECQ DX
+	JNZ  block
+	VZEROUPPER
+	RET
+
+// func addSignsAVX512(dst *float32, src *byte, scale float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·addSignsAVX512(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVL         $0x80000000, DX
+	VPBROADCASTD DX, Z0
+	VBROADCASTSS scale+16(FP), Z1
+	VPXORD       Z0, Z1, Z0
+	MOVQ         n+24(FP), DX
+	XORQ         BX, BX
+	SUBQ         $0x00000040, DX
+	JL           few
+
+loop:
+	MOVQ      BX, SI
+	SHRQ      $0x03, SI
+	KMOVW     (CX)(SI*1), K1
+	VBLENDMPS Z0, Z1, K1, Z2
+	VMOVUPS   (AX)(BX*4), Z7
+	VADDPS    Z2, Z7, Z7
+	VMOVUPS   Z7, (AX)(BX*4)
+	MOVQ      BX, SI
+	SHRQ      $0x03, SI
+	KMOVW     2(CX)(SI*1), K1
+	VBLENDMPS Z0, Z1, K1, Z3
+	VMOVUPS   64(AX)(BX*4), Z7
+	VADDPS    Z3, Z7, Z7
+	VMOVUPS   Z7, 64(AX)(BX*4)
+	MOVQ      BX, SI
+	SHRQ      $0x03, SI
+	KMOVW     4(CX)(SI*1), K1
+	VBLENDMPS Z0, Z1, K1, Z4
+	VMOVUPS   128(AX)(BX*4), Z7
+	VADDPS    Z4, Z7, Z7
+	VMOVUPS   Z7, 128(AX)(BX*4)
+	MOVQ      BX, SI
+	SHRQ      $0x03, SI
+	KMOVW     6(CX)(SI*1), K1
+	VBLENDMPS Z0, Z1, K1, Z5
+	VMOVUPS   192(AX)(BX*4), Z7
+	VADDPS    Z5, Z7, Z7
+	VMOVUPS   Z7, 192(AX)(BX*4)
+	ADDQ      $0x00000040, BX
+	SUBQ      $0x00000040, DX
+	JGE       loop
+
+few:
+	ADDQ $0x00000030, DX
+	JL   tail
+
+one:
+	MOVQ      BX, SI
+	SHRQ      $0x03, SI
+	KMOVW     (CX)(SI*1), K1
+	VBLENDMPS Z0, Z1, K1, Z6
+	VMOVUPS   (AX)(BX*4), Z2
+	VADDPS    Z6, Z2, Z2
+	VMOVUPS   Z2, (AX)(BX*4)
+	ADDQ      $0x00000010, BX
+	SUBQ      $0x00000010, DX
+	JGE       one
+
+tail:
+	VZEROUPPER
+	RET
+
+// func packTwoBitRestAVX512(some *byte, neg *byte, x *float32, t uint32, level float32, n int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·packTwoBitRestAVX512(SB), NOSPLIT|NOFRAME, $0-40
+	MOVQ         some+0(FP), AX
+	MOVQ         neg+8(FP), CX
+	MOVQ         x+16(FP), DX
+	MOVL         $0x7fffffff, BX
+	VPBROADCASTD BX, Z0
+	MOVL         t+24(FP), BX
+	VPBROADCASTD BX, Z1
+	MOVL         $0x80000000, BX
+	VPBROADCASTD BX, Z2
+	VBROADCASTSS level+28(FP), Z3
+	MOVQ         n+32(FP), BX
+	XORQ         SI, SI
+	SUBQ         $0x00000040, BX
+	JL           few
+
+loop:
+	VMOVUPS    (DX)(SI*4), Z4
+	VPANDD     Z4, Z0, Z5
+	VPCMPD     $0x05, Z1, Z5, K1
+	MOVQ       SI, DI
+	SHRQ       $0x03, DI
+	KMOVW      K1, (AX)(DI*1)
+	VPMOVD2M   Z4, K2
+	KANDW      K1, K2, K2
+	KMOVW      K2, (CX)(DI*1)
+	VMOVDQA32  Z4, Z5
+	VPTERNLOGD $0x6a, Z3, Z2, Z5
+	VSUBPS     Z5, Z4, K1, Z4
+	VMOVUPS    Z4, (DX)(SI*4)
+	VMOVUPS    64(DX)(SI*4), Z4
+	VPANDD     Z4, Z0, Z5
+	VPCMPD     $0x05, Z1, Z5, K1
+	MOVQ       SI, DI
+	SHRQ       $0x03, DI
+	KMOVW      K1, 2(AX)(DI*1)
+	VPMOVD2M   Z4, K2
+	KANDW      K1, K2, K2
+	KMOVW      K2, 2(CX)(DI*1)
+	VMOVDQA32  Z4, Z5
+	VPTERNLOGD $0x6a, Z3, Z2, Z5
+	VSUBPS     Z5, Z4, K1, Z4
+	VMOVUPS    Z4, 64(DX)(SI*4)
+	VMOVUPS    128(DX)(SI*4), Z4
+	VPANDD     Z4, Z0, Z5
+	VPCMPD     $0x05, Z1, Z5, K1
+	MOVQ       SI, DI
+	SHRQ       $0x03, DI
+	KMOVW      K1, 4(AX)(DI*1)
+	VPMOVD2M   Z4, K2
+	KANDW      K1, K2, K2
+	KMOVW      K2, 4(CX)(DI*1)
+	VMOVDQA32  Z4, Z5
+	VPTERNLOGD $0x6a, Z3, Z2, Z5
+	VSUBPS     Z5, Z4, K1, Z4
+	VMOVUPS    Z4, 128(DX)(SI*4)
+	VMOVUPS    192(DX)(SI*4), Z4
+	VPANDD     Z4, Z0, Z5
+	VPCMPD     $0x05, Z1, Z5, K1
+	MOVQ       SI, DI
+	SHRQ       $0x03, DI
+	KMOVW      K1, 6(AX)(DI*1)
+	VPMOVD2M   Z4, K2
+	KANDW      K1, K2, K2
+	KMOVW      K2, 6(CX)(DI*1)
+	VMOVDQA32  Z4, Z5
+	VPTERNLOGD $0x6a, Z3, Z2, Z5
+	VSUBPS     Z5, Z4, K1, Z4
+	VMOVUPS    Z4, 192(DX)(SI*4)
+	ADDQ       $0x00000040, SI
+	SUBQ       $0x00000040, BX
+	JGE        loop
+
+few:
+	ADDQ $0x00000030, BX
+	JL   tail
+
+one:
+	VMOVUPS    (DX)(SI*4), Z4
+	VPANDD     Z4, Z0, Z5
+	VPCMPD     $0x05, Z1, Z5, K1
+	MOVQ       SI, DI
+	SHRQ       $0x03, DI
+	KMOVW      K1, (AX)(DI*1)
+	VPMOVD2M   Z4, K2
+	KANDW      K1, K2, K2
+	KMOVW      K2, (CX)(DI*1)
+	VMOVDQA32  Z4, Z5
+	VPTERNLOGD $0x6a, Z3, Z2, Z5
+	VSUBPS     Z5, Z4, K1, Z4
+	VMOVUPS    Z4, (DX)(SI*4)
+	ADDQ       $0x00000010, SI
+	SUBQ       $0x00000010, BX
+	JGE        one
+
+tail:
+	VZEROUPPER
+	RET
+
+// func addTwoBitAVX512(dst *float32, some *byte, neg *byte, level float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·addTwoBitAVX512(SB), NOSPLIT|NOFRAME, $0-40
+	MOVQ         dst+0(FP), AX
+	MOVQ         some+8(FP), CX
+	MOVQ         neg+16(FP), DX
+	MOVL         $0x80000000, BX
+	VPBROADCASTD BX, Z0
+	VBROADCASTSS level+24(FP), Z1
+	VPXORD       Z0, Z1, Z0
+	MOVQ         n+32(FP), BX
+	XORQ         SI, SI
+	SUBQ         $0x00000040, BX
+	JL           few
+
+loop:
+	MOVQ      SI, DI
+	SHRQ      $0x03, DI
+	KMOVW     (CX)(DI*1), K1
+	KMOVW     (DX)(DI*1), K2
+	VBLENDMPS Z0, Z1, K2, Z2
+	VMOVUPS   (AX)(SI*4), Z7
+	VADDPS    Z2, Z7, K1, Z7
+	VMOVUPS   Z7, (AX)(SI*4)
+	MOVQ      SI, DI
+	SHRQ      $0x03, DI
+	KMOVW     2(CX)(DI*1), K1
+	KMOVW     2(DX)(DI*1), K2
+	VBLENDMPS Z0, Z1, K2, Z3
+	VMOVUPS   64(AX)(SI*4), Z7
+	VADDPS    Z3, Z7, K1, Z7
+	VMOVUPS   Z7, 64(AX)(SI*4)
+	MOVQ      SI, DI
+	SHRQ      $0x03, DI
+	KMOVW     4(CX)(DI*1), K1
+	KMOVW     4(DX)(DI*1), K2
+	VBLENDMPS Z0, Z1, K2, Z4
+	VMOVUPS   128(AX)(SI*4), Z7
+	VADDPS    Z4, Z7, K1, Z7
+	VMOVUPS   Z7, 128(AX)(SI*4)
+	MOVQ      SI, DI
+	SHRQ      $0x03, DI
+	KMOVW     6(CX)(DI*1), K1
+	KMOVW     6(DX)(DI*1), K2
+	VBLENDMPS Z0, Z1, K2, Z5
+	VMOVUPS   192(AX)(SI*4), Z7
+	VADDPS    Z5, Z7, K1, Z7
+	VMOVUPS   Z7, 192(AX)(SI*4)
+	ADDQ      $0x00000040, SI
+	SUBQ      $0x00000040, BX
+	JGE       loop
+
+few:
+	ADDQ $0x00000030, BX
+	JL   tail
+
+one:
+	MOVQ      SI, DI
+	SHRQ      $0x03, DI
+	KMOVW     (CX)(DI*1), K1
+	KMOVW     (DX)(DI*1), K2
+	VBLENDMPS Z0, Z1, K2, Z6
+	VMOVUPS   (AX)(SI*4), Z2
+	VADDPS    Z6, Z2, K1, Z2
+	VMOVUPS   Z2, (AX)(SI*4)
+	ADDQ      $0x00000010, SI
+	SUBQ      $0x00000010, BX
+	JGE       one
+
+tail:
+	VZEROUPPER
+	RET
+
+// func encodeInt8RestAVX512(dst *byte, x *float32, blocks int, block int)
+// Requires: AVX, AVX2, AVX512F, BMI2
+TEXT ·encodeInt8RestAVX512(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVL         $0x7fffffff, DX
+	VPBROADCASTD DX, Z0
+	MOVQ         blocks+16(FP), DX
+
+block:
+	MOVQ   block+24(FP), BX
+	VPXORQ Z1, Z1, Z1
+	VPXORQ Z2, Z2, Z2
+	VPXORQ Z3, Z3, Z3
+	VPXORQ Z4, Z4, Z4
+	XORQ   SI, SI
+	SUBQ   $0x00000040, BX
+	JL     topfew
+
+toploop:
+	VPANDD  (CX)(SI*4), Z0, Z5
+	VPMAXUD Z5, Z1, Z1
+	VPANDD  64(CX)(SI*4), Z0, Z5
+	VPMAXUD Z5, Z2, Z2
+	VPANDD  128(CX)(SI*4), Z0, Z5
+	VPMAXUD Z5, Z3, Z3
+	VPANDD  192(CX)(SI*4), Z0, Z5
+	VPMAXUD Z5, Z4, Z4
+	ADDQ    $0x00000040, SI
+	SUBQ    $0x00000040, BX
+	JGE     toploop
+
+topfew:
+	ADDQ $0x00000030, BX
+	JL   toptail
+
+topone:
+	VPANDD  (CX)(SI*4), Z0, Z5
+	VPMAXUD Z5, Z1, Z1
+	ADDQ    $0x00000010, SI
+	SUBQ    $0x00000010, BX
+	JGE     topone
+
+toptail:
+	ADDQ      $0x00000010, BX
+	JZ        topdone
+	MOVL      $-1, DI
+	BZHIL     BX, DI, DI
+	KMOVW     DI, K1
+	VMOVUPS.Z (CX)(SI*4), K1, Z5
+	VPANDD    Z0, Z5, Z5
+	VPMAXUD   Z5, Z1, Z1
+
+topdone:
+	VPMAXUD       Z2, Z1, Z1
+	VPMAXUD       Z4, Z3, Z3
+	VPMAXUD       Z3, Z1, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y8
+	VPMAXUD       Y8, Y1, Y8
+	VEXTRACTI128  $0x01, Y8, X5
+	VPMAXUD       X5, X8, X5
+	VPSHUFD       $0x0e, X5, X8
+	VPMAXUD       X8, X5, X5
+	VPSHUFD       $0x01, X5, X8
+	VPMAXUD       X8, X5, X5
+	VPXORQ        Z6, Z6, Z6
+	VPXORQ        Z7, Z7, Z7
+	VMOVD         X5, BX
+	CMPL          BX, $0x0d800000
+	JCS           tiny
+	MOVL          $0x42fe0000, BX
+	VMOVD         BX, X7
+	VDIVSS        X7, X5, X6
+	VDIVSS        X5, X7, X7
+
+tiny:
+	VMOVSS       X6, (AX)
+	VBROADCASTSS X6, Z6
+	VBROADCASTSS X7, Z7
+	ADDQ         $0x04, AX
+	MOVQ         block+24(FP), BX
+	XORQ         SI, SI
+	SUBQ         $0x00000040, BX
+	JL           quantisefew
+
+quantiseloop:
+	VMOVUPS   (CX)(SI*4), Z5
+	VMULPS    Z7, Z5, Z8
+	VCVTPS2DQ Z8, Z8
+	VPMOVSDB  Z8, (AX)(SI*1)
+	VCVTDQ2PS Z8, Z8
+	VMULPS    Z6, Z8, Z8
+	VSUBPS    Z8, Z5, Z5
+	VMOVUPS   Z5, (CX)(SI*4)
+	VMOVUPS   64(CX)(SI*4), Z5
+	VMULPS    Z7, Z5, Z8
+	VCVTPS2DQ Z8, Z8
+	VPMOVSDB  Z8, 16(AX)(SI*1)
+	VCVTDQ2PS Z8, Z8
+	VMULPS    Z6, Z8, Z8
+	VSUBPS    Z8, Z5, Z5
+	VMOVUPS   Z5, 64(CX)(SI*4)
+	VMOVUPS   128(CX)(SI*4), Z5
+	VMULPS    Z7, Z5, Z8
+	VCVTPS2DQ Z8, Z8
+	VPMOVSDB  Z8, 32(AX)(SI*1)
+	VCVTDQ2PS Z8, Z8
+	VMULPS    Z6, Z8, Z8
+	VSUBPS    Z8, Z5, Z5
+	VMOVUPS   Z5, 128(CX)(SI*4)
+	VMOVUPS   192(CX)(SI*4), Z5
+	VMULPS    Z7, Z5, Z8
+	VCVTPS2DQ Z8, Z8
+	VPMOVSDB  Z8, 48(AX)(SI*1)
+	VCVTDQ2PS Z8, Z8
+	VMULPS    Z6, Z8, Z8
+	VSUBPS    Z8, Z5, Z5
+	VMOVUPS   Z5, 192(CX)(SI*4)
+	ADDQ      $0x00000040, SI
+	SUBQ      $0x00000040, BX
+	JGE       quantiseloop
+
+quantisefew:
+	ADDQ $0x00000030, BX
+	JL   quantisetail
+
+quantiseone:
+	VMOVUPS   (CX)(SI*4), Z5
+	VMULPS    Z7, Z5, Z8
+	VCVTPS2DQ Z8, Z8
+	VPMOVSDB  Z8, (AX)(SI*1)
+	VCVTDQ2PS Z8, Z8
+	VMULPS    Z6, Z8, Z8
+	VSUBPS    Z8, Z5, Z5
+	VMOVUPS   Z5, (CX)(SI*4)
+	ADDQ      $0x00000010, SI
+	SUBQ      $0x00000010, BX
+	JGE       quantiseone
+
+quantisetail:
+	ADDQ      $0x00000010, BX
+	JZ        quantisedone
+	MOVL      $-1, DI
+	BZHIL     BX, DI, DI
+	KMOVW     DI, K1
+	VMOVUPS.Z (CX)(SI*4), K1, Z5
+	VMULPS    Z7, Z5, Z8
+	VCVTPS2DQ Z8, Z8
+	VPMOVSDB  Z8, K1, (AX)(SI*1)
+	VCVTDQ2PS Z8, Z8
+	VMULPS    Z6, Z8, Z8
+	VSUBPS    Z8, Z5, Z5
+	VMOVUPS   Z5, K1, (CX)(SI*4)
+
+quantisedone:
+	MOVQ block+24(FP), BX
+	ADDQ BX, AX
+	LEAQ (CX)(BX*4), CX
+	DECQ DX
+	JNZ  block
+	VZEROUPPER
+	RET
+
+// func addInt8AVX512(dst *float32, src *byte, blocks int, block int)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·addInt8AVX512(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ blocks+16(FP), DX
+
+block:
+	MOVQ         block+24(FP), BX
+	VBROADCASTSS (CX), Z0
+	ADDQ         $0x04, CX
+	XORQ         SI, SI
+	SUBQ         $0x00000040, BX
+	JL           few
+
+loop:
+	VPMOVSXBD (CX)(SI*1), Z1
+	VCVTDQ2PS Z1, Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   (AX)(SI*4), Z2
+	VADDPS    Z1, Z2, Z2
+	VMOVUPS   Z2, (AX)(SI*4)
+	VPMOVSXBD 16(CX)(SI*1), Z1
+	VCVTDQ2PS Z1, Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   64(AX)(SI*4), Z2
+	VADDPS    Z1, Z2, Z2
+	VMOVUPS   Z2, 64(AX)(SI*4)
+	VPMOVSXBD 32(CX)(SI*1), Z1
+	VCVTDQ2PS Z1, Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   128(AX)(SI*4), Z2
+	VADDPS    Z1, Z2, Z2
+	VMOVUPS   Z2, 128(AX)(SI*4)
+	VPMOVSXBD 48(CX)(SI*1), Z1
+	VCVTDQ2PS Z1, Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   192(AX)(SI*4), Z2
+	VADDPS    Z1, Z2, Z2
+	VMOVUPS   Z2, 192(AX)(SI*4)
+	ADDQ      $0x00000040, SI
+	SUBQ      $0x00000040, BX
+	JGE       loop
+
+few:
+	ADDQ $0x00000030, BX
+	JL   tail
+
+one:
+	VPMOVSXBD (CX)(SI*1), Z1
+	VCVTDQ2PS Z1, Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   (AX)(SI*4), Z2
+	VADDPS    Z1, Z2, Z2
+	VMOVUPS   Z2, (AX)(SI*4)
+	ADDQ      $0x00000010, SI
+	SUBQ      $0x00000010, BX
+	JGE       one
+
+tail:
+	ADDQ        $0x00000010, BX
+	JZ          done
+	MOVL        $-1, DI
+	BZHIL       BX, DI, DI
+	KMOVW       DI, K1
+	VPMOVSXBD.Z (CX)(SI*1), K1, Z1
+	VCVTDQ2PS   Z1, Z1
+	VMULPS      Z0, Z1, Z1
+	VMOVUPS.Z   (AX)(SI*4), K1, Z0
+	VADDPS      Z1, Z0, Z0
+	VMOVUPS     Z0, K1, (AX)(SI*4)
+
+done:
+	MOVQ block+24(FP), BX
+	ADDQ BX, CX
+	LEAQ (AX)(BX*4), AX
+	DECQ DX
+	JNZ  block
 	VZEROUPPER
 	RET
 

@@ -1,5 +1,5 @@
 // Package vec holds the kernels that more than one package needs: the mixing of keys, the prefetch and gathering of rows, sums and products of float32
-// vectors, the update loops of the optimizers, the matrix product, and views of memory.
+// vectors, the update loops of the optimizers, the matrix product, what codecs of float32 are made of, and views of memory.
 //
 // # Kernels and twins
 //

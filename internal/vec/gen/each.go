@@ -38,37 +38,128 @@ func (s spot) store(v reg.Register, p reg.Register) {
 	}
 }
 
-// each runs body over the elements, four vectors a turn, then one, then with a mask if there are any: without, fewer than a vector are left over. What body keeps in registers is
-// made before.
-func (s isa) each(n reg.GPVirtual, body func(spot)) {
+// each runs body over n elements, four vectors a turn, then one; what is left, fewer than a vector, with a mask if there are any and the rest is wanted. It uses n up. Labels
+// begin with tag.
+func (s isa) each(tag string, n reg.GPVirtual, rest bool, body func(spot)) {
 	lanes := s.bytes() / 4
 	here := spot{isa: s, index: GP64()}
 	XORQ(here.index, here.index)
 	SUBQ(U32(uint32(4*lanes)), n)
-	JL(LabelRef("few"))
-	Label("loop")
+	JL(LabelRef(tag + "few"))
+	Label(tag + "loop")
 	for i := range 4 {
 		body(spot{isa: s, index: here.index, first: i * lanes})
 	}
 	ADDQ(U32(uint32(4*lanes)), here.index)
 	SUBQ(U32(uint32(4*lanes)), n)
-	JGE(LabelRef("loop"))
-	Label("few")
+	JGE(LabelRef(tag + "loop"))
+	Label(tag + "few")
 	ADDQ(U32(uint32(3*lanes)), n)
-	JL(LabelRef("tail"))
-	Label("one")
+	JL(LabelRef(tag + "tail"))
+	Label(tag + "one")
 	body(here)
 	ADDQ(U32(uint32(lanes)), here.index)
 	SUBQ(U32(uint32(lanes)), n)
-	JGE(LabelRef("one"))
-	Label("tail")
-	if s.wide {
+	JGE(LabelRef(tag + "one"))
+	Label(tag + "tail")
+	if s.wide && rest {
 		ADDQ(U32(uint32(lanes)), n)
-		JZ(LabelRef("done"))
+		JZ(LabelRef(tag + "done"))
 		here.mask = maskOf(n)
 		body(here)
-		Label("done")
+		Label(tag + "done")
 	}
+}
+
+// each32 runs body over the first n &^ 31 elements; parts number the vectors of 32 elements.
+func (s isa) each32(n reg.GPVirtual, body func(at spot, part int)) {
+	lanes := s.bytes() / 4
+	index := GP64()
+	XORQ(index, index)
+	SUBQ(U32(32), n)
+	JL(LabelRef("over"))
+	Label("loop")
+	for part := range 32 / lanes {
+		body(spot{isa: s, index: index, first: part * lanes}, part)
+	}
+	ADDQ(U32(32), index)
+	SUBQ(U32(32), n)
+	JGE(LabelRef("loop"))
+	Label("over")
+}
+
+// loadSums reads 32 partial sums, which stay in registers until storeSums.
+func (s isa) loadSums(p reg.Register) []reg.VecVirtual {
+	accs := make([]reg.VecVirtual, 128/s.bytes())
+	for i := range accs {
+		accs[i] = s.vector()
+		VMOVUPS(Mem{Base: p, Disp: i * s.bytes()}, accs[i])
+	}
+	return accs
+}
+
+func (s isa) storeSums(p reg.Register, accs []reg.VecVirtual) {
+	for i, acc := range accs {
+		VMOVUPS(acc, Mem{Base: p, Disp: i * s.bytes()})
+	}
+}
+
+// and is a AND b.
+func (s isa) and(a Op, b, dst reg.Register) {
+	if s.wide {
+		VPANDD(a, b, dst)
+	} else {
+		VPAND(a, b, dst)
+	}
+}
+
+// atLeast marks the lanes of x whose bits, as numbers, are t or more; least is t, or t - 1 without masks.
+func (s isa) atLeast(x, least reg.Register) (k reg.OpmaskVirtual, v reg.VecVirtual) {
+	if s.wide {
+		k = K()
+		const notLess = 5
+		VPCMPD(Imm(notLess), least, x, k)
+		return k, nil
+	}
+	v = s.vector()
+	VPCMPGTD(least, x, v)
+	return nil, v
+}
+
+// least is what atLeast wants, of a parameter with the bits of t.
+func (s isa) least(param string) reg.VecVirtual {
+	t, v := GP32(), s.vector()
+	Load(Param(param), t)
+	if !s.wide {
+		DECL(t)
+		x := XMM()
+		VMOVD(t, x)
+		VPBROADCASTD(x, v)
+		return v
+	}
+	VPBROADCASTD(t, v)
+	return v
+}
+
+// fold1 brings 16 or 8 lanes down to the first by op, by halves.
+func (s isa) fold1(v reg.VecVirtual, op func(...Op)) reg.VecVirtual {
+	x := XMM()
+	if s.wide {
+		y := YMM()
+		VEXTRACTI64X4(Imm(1), v, y)
+		op(y, v.AsY(), y)
+		VEXTRACTI128(Imm(1), y, x)
+		op(x, y.AsX(), x)
+	} else {
+		VEXTRACTI128(Imm(1), v, x)
+		op(x, v.AsX(), x)
+	}
+	t := XMM()
+	VPSHUFD(Imm(0x0e), x, t)
+	op(t, x, x)
+	VPSHUFD(Imm(0x01), x, t)
+	op(t, x, x)
+	return x
 }
 
 // word is a 32-bit constant in every lane.

@@ -10,7 +10,7 @@ func encodeF16(s isa) {
 	s.text("encodeF16", "func(dst *byte, src *float32, n int)", "rounds to binary16; "+s.reach())
 	dst, src := Load(Param("dst"), GP64()), Load(Param("src"), GP64())
 	const nearestEven = 0
-	s.each(Load(Param("n"), GP64()).(reg.GPVirtual), func(at spot) {
+	s.each("", Load(Param("n"), GP64()).(reg.GPVirtual), true, func(at spot) {
 		x := at.load(src)
 		if at.mask != nil {
 			VCVTPS2PH(Imm(nearestEven), x, at.mask, at.at(dst, 2))
@@ -24,14 +24,14 @@ func encodeF16(s isa) {
 func decodeF16(s isa) {
 	s.text("decodeF16", "func(dst *float32, src *byte, n int)", "widens binary16; "+s.reach())
 	dst, src := Load(Param("dst"), GP64()), Load(Param("src"), GP64())
-	s.each(Load(Param("n"), GP64()).(reg.GPVirtual), func(at spot) { at.store(at.loadF16(src), dst) })
+	s.each("", Load(Param("n"), GP64()).(reg.GPVirtual), true, func(at spot) { at.store(at.loadF16(src), dst) })
 	end()
 }
 
 func addF16(s isa) {
 	s.text("addF16", "func(dst *float32, src *byte, n int)", "adds widened binary16; "+s.reach())
 	dst, src := Load(Param("dst"), GP64()), Load(Param("src"), GP64())
-	s.each(Load(Param("n"), GP64()).(reg.GPVirtual), func(at spot) { at.addTo(dst, at.loadF16(src)) })
+	s.each("", Load(Param("n"), GP64()).(reg.GPVirtual), true, func(at spot) { at.addTo(dst, at.loadF16(src)) })
 	end()
 }
 
@@ -56,7 +56,7 @@ func encodeBF16(s isa) {
 	s.text("encodeBF16", "func(dst *byte, src *float32, n int)", "rounds to bfloat16; "+s.reach())
 	dst, src := Load(Param("dst"), GP64()), Load(Param("src"), GP64())
 	one, half, quiet := s.word(1), s.word(0x7fff), s.word(0x40)
-	s.each(Load(Param("n"), GP64()).(reg.GPVirtual), func(at spot) {
+	s.each("", Load(Param("n"), GP64()).(reg.GPVirtual), true, func(at spot) {
 		x := at.load(src)
 		upper, sum := s.vector(), s.vector()
 		if s.wide {
@@ -94,14 +94,14 @@ func encodeBF16(s isa) {
 func decodeBF16(s isa) {
 	s.text("decodeBF16", "func(dst *float32, src *byte, n int)", "widens bfloat16; "+s.reach())
 	dst, src := Load(Param("dst"), GP64()), Load(Param("src"), GP64())
-	s.each(Load(Param("n"), GP64()).(reg.GPVirtual), func(at spot) { at.store(at.loadBF16(src), dst) })
+	s.each("", Load(Param("n"), GP64()).(reg.GPVirtual), true, func(at spot) { at.store(at.loadBF16(src), dst) })
 	end()
 }
 
 func addBF16(s isa) {
 	s.text("addBF16", "func(dst *float32, src *byte, n int)", "adds widened bfloat16; "+s.reach())
 	dst, src := Load(Param("dst"), GP64()), Load(Param("src"), GP64())
-	s.each(Load(Param("n"), GP64()).(reg.GPVirtual), func(at spot) { at.addTo(dst, at.loadBF16(src)) })
+	s.each("", Load(Param("n"), GP64()).(reg.GPVirtual), true, func(at spot) { at.addTo(dst, at.loadBF16(src)) })
 	end()
 }
 

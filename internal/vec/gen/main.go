@@ -16,6 +16,8 @@ type isa struct {
 func main() {
 	ConstraintExpr("amd64")
 	tailMasks()
+	lanesAscending()
+	signShifts()
 	for _, s := range []isa{{"AVX2", false}, {"AVX512", true}} {
 		add(s)
 		scale(s)
@@ -29,6 +31,21 @@ func main() {
 		encodeBF16(s)
 		decodeBF16(s)
 		addBF16(s)
+		maxAbs(s)
+		absSum(s)
+		addAbsSum(s)
+		countAbs(s)
+		absSumAbove(s)
+		selectAbs(s)
+		packSigns(s)
+		packSignsRest(s)
+		for _, also := range []bool{false, true} {
+			unpackSigns(s, also)
+			packTwoBit(s, also)
+			unpackTwoBit(s, also)
+			encodeInt8(s, also)
+			decodeInt8(s, also)
+		}
 		for _, k := range elementKernels() {
 			k.write(s)
 		}

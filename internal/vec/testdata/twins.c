@@ -143,30 +143,7 @@ static void adamNorms(long n, slice w, slice m, slice v, slice g32, const double
 	sink = sum;
 }
 
-typedef uint16_t *restrict halves;
-
-static void encodeF16(long n, slice d, slice x) { for (long i = 0; i < n; i++) ((_Float16 *)d)[i] = x[i]; }
-static void decodeF16(long n, slice d, slice x) { for (long i = 0; i < n; i++) d[i] = ((_Float16 *)x)[i]; }
-static void addF16(long n, slice d, slice x) { for (long i = 0; i < n; i++) d[i] += ((_Float16 *)x)[i]; }
-
-static void encodeBF16(long n, slice d, slice x) {
-	halves out = (halves)d;
-	const uint32_t *restrict in = (const uint32_t *)x;
-	for (long i = 0; i < n; i++) {
-		uint32_t v = in[i];
-		out[i] = (v & 0x7fffffff) > 0x7f800000 ? v >> 16 | 0x40 : (v + 0x7fff + (v >> 16 & 1)) >> 16;
-	}
-}
-
-static inline float brain(uint16_t h) {
-	uint32_t bits = (uint32_t)h << 16;
-	float f;
-	memcpy(&f, &bits, 4);
-	return f;
-}
-
-static void decodeBF16(long n, slice d, slice x) { for (long i = 0; i < n; i++) d[i] = brain(((halves)x)[i]); }
-static void addBF16(long n, slice d, slice x) { for (long i = 0; i < n; i++) d[i] += brain(((halves)x)[i]); }
+#include "codecs.h"
 
 static void run(const char *k, long n, float **s, const double *c) {
 	if (!strcmp(k, "add")) add(n, s[0], s[1]);
@@ -184,13 +161,7 @@ static void run(const char *k, long n, float **s, const double *c) {
 	else if (!strcmp(k, "ftrl")) ftrl(n, s[0], s[1], s[2], s[3], c);
 	else if (!strcmp(k, "sumSquares")) sumSquares(n, s[0], s[1], c);
 	else if (!strcmp(k, "adamNorms")) adamNorms(n, s[0], s[1], s[2], s[3], c);
-	else if (!strcmp(k, "encodeF16")) encodeF16(n, s[0], s[1]);
-	else if (!strcmp(k, "decodeF16")) decodeF16(n, s[0], s[1]);
-	else if (!strcmp(k, "addF16")) addF16(n, s[0], s[1]);
-	else if (!strcmp(k, "encodeBF16")) encodeBF16(n, s[0], s[1]);
-	else if (!strcmp(k, "decodeBF16")) decodeBF16(n, s[0], s[1]);
-	else if (!strcmp(k, "addBF16")) addBF16(n, s[0], s[1]);
-	else exit(2);
+	else if (!codec(k, n, s, c)) exit(2);
 }
 
 static double now(void) {

@@ -1,0 +1,259 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+const absBits = 0x7fffffff
+
+// zeros are fresh registers of zeros.
+func (s isa) zeros(n int) []reg.VecVirtual {
+	v := make([]reg.VecVirtual, n)
+	for i := range v {
+		v[i] = s.vector()
+		s.clear(v[i])
+	}
+	return v
+}
+
+// turnOf is which of the four vectors of a turn a spot is.
+func (s spot) turnOf() int { return s.first / (s.bytes() / 4) }
+
+func maxAbs(s isa) {
+	s.text("maxAbs", "func(x *float32, n int) uint32", "has the bits of the largest magnitude; "+s.reach())
+	x := Load(Param("x"), GP64())
+	abs, tops := s.word(absBits), s.zeros(4)
+	s.each("", Load(Param("n"), GP64()).(reg.GPVirtual), true, func(at spot) {
+		top := tops[at.turnOf()]
+		if at.mask != nil {
+			v := at.load(x)
+			s.and(abs, v, v)
+			VPMAXUD(v, top, top)
+			return
+		}
+		v := s.vector()
+		s.and(at.at(x, 4), abs, v)
+		VPMAXUD(v, top, top)
+	})
+	for _, top := range tops[1:] {
+		VPMAXUD(top, tops[0], tops[0])
+	}
+	out := GP32()
+	VMOVD(s.fold1(tops[0], VPMAXUD), out)
+	Store(out, ReturnIndex(0))
+	end()
+}
+
+func absSum(s isa) {
+	s.text("absSum", "func(sums, x *float32, n int)", "takes the first n &^ 31 elements.")
+	sums, x := Load(Param("sums"), GP64()), Load(Param("x"), GP64())
+	abs, accs := s.word(absBits), s.loadSums(sums)
+	s.each32(Load(Param("n"), GP64()).(reg.GPVirtual), func(at spot, part int) {
+		v := s.vector()
+		s.and(at.at(x, 4), abs, v)
+		VADDPS(v, accs[part], accs[part])
+	})
+	s.storeSums(sums, accs)
+	end()
+}
+
+func addAbsSum(s isa) {
+	s.text("addAbsSum", "func(sums, dst, src *float32, n int)", "takes the first n &^ 31 elements.")
+	sums, dst, src := Load(Param("sums"), GP64()), Load(Param("dst"), GP64()), Load(Param("src"), GP64())
+	abs, accs := s.word(absBits), s.loadSums(sums)
+	s.each32(Load(Param("n"), GP64()).(reg.GPVirtual), func(at spot, part int) {
+		v := at.load(dst)
+		VADDPS(at.at(src, 4), v, v)
+		at.store(v, dst)
+		s.and(abs, v, v)
+		VADDPS(v, accs[part], accs[part])
+	})
+	s.storeSums(sums, accs)
+	end()
+}
+
+// count adds ones to the lanes that atLeast marks.
+func (s isa) count(k reg.OpmaskVirtual, v, one, acc reg.VecVirtual) {
+	if s.wide {
+		VPADDD(one, acc, k, acc)
+	} else {
+		VPSUBD(v, acc, acc)
+	}
+}
+
+func countAbs(s isa) {
+	s.text("countAbs", "func(x *float32, t uint32, n int) int", "counts elements of at least that magnitude; it takes the first n &^ "+s.last()+" elements.")
+	x := Load(Param("x"), GP64())
+	abs, least, counts := s.word(absBits), s.least("t"), s.zeros(4)
+	var one reg.VecVirtual
+	if s.wide {
+		one = s.word(1)
+	}
+	s.each("", Load(Param("n"), GP64()).(reg.GPVirtual), false, func(at spot) {
+		v := s.vector()
+		s.and(at.at(x, 4), abs, v)
+		k, marks := s.atLeast(v, least)
+		s.count(k, marks, one, counts[at.turnOf()])
+	})
+	s.returnCount(counts, 0)
+	end()
+}
+
+func (s isa) returnCount(counts []reg.VecVirtual, result int) {
+	for _, c := range counts[1:] {
+		VPADDD(c, counts[0], counts[0])
+	}
+	out := GP32()
+	VMOVD(s.fold1(counts[0], VPADDD), out)
+	wide := GP64()
+	MOVL(out, wide.As32())
+	Store(wide, ReturnIndex(result))
+}
+
+// last is the last lane of a vector.
+func (s isa) last() string {
+	if s.wide {
+		return "15"
+	}
+	return "7"
+}
+
+func absSumAbove(s isa) {
+	s.text("absSumAbove", "func(sums, x *float32, t uint32, n int) int", "sums and counts magnitudes of at least that; it takes the first n &^ 31 elements.")
+	sums, x := Load(Param("sums"), GP64()), Load(Param("x"), GP64())
+	abs, least, accs := s.word(absBits), s.least("t"), s.loadSums(sums)
+	counts := s.zeros(len(accs))
+	var one reg.VecVirtual
+	if s.wide {
+		one = s.word(1)
+	}
+	s.each32(Load(Param("n"), GP64()).(reg.GPVirtual), func(at spot, part int) {
+		v := s.vector()
+		s.and(at.at(x, 4), abs, v)
+		k, marks := s.atLeast(v, least)
+		s.count(k, marks, one, counts[part])
+		if s.wide {
+			VADDPS(v, accs[part], k, accs[part])
+			return
+		}
+		VPAND(marks, v, v)
+		VADDPS(v, accs[part], accs[part])
+	})
+	s.storeSums(sums, accs)
+	s.returnCount(counts, 0)
+	end()
+}
+
+// selectAbs looks at whole turns of four vectors while there is room for the indexes of two of them.
+func selectAbs(s isa) {
+	s.text("selectAbs", "func(index *uint32, room int, x *float32, t uint32, n int) (found, seen int)",
+		"collects indexes of elements of at least that magnitude, in whole turns, while there is room for two turns.")
+	to, room := Load(Param("index"), GP64()), Load(Param("room"), GP64())
+	x, n := Load(Param("x"), GP64()), Load(Param("n"), GP64())
+	abs, least := s.word(absBits), s.least("t")
+	turn := s.bytes() // elements: four vectors of four-byte ones
+	found, seen := GP64(), GP64()
+	XORQ(found, found)
+	XORQ(seen, seen)
+	SUBQ(U32(uint32(turn)), n)
+	JL(LabelRef("over"))
+	SUBQ(U32(uint32(2*turn)), room)
+	JL(LabelRef("over"))
+	var places, step reg.VecVirtual
+	if s.wide {
+		places, step = s.vector(), s.word(16)
+		VMOVDQU32(NewDataAddr(NewStaticSymbol("lanesAscending"), 0), places)
+	}
+	Label("turn")
+	at := spot{isa: s, index: seen}
+	if s.wide {
+		s.selectTurn(at, x, to, found, abs, least, places, step)
+	} else {
+		s.selectBits(at, x, to, found, abs, least)
+	}
+	ADDQ(U32(uint32(turn)), seen)
+	CMPQ(found, room)
+	JG(LabelRef("over"))
+	SUBQ(U32(uint32(turn)), n)
+	JGE(LabelRef("turn"))
+	Label("over")
+	Store(found, ReturnIndex(0))
+	Store(seen, ReturnIndex(1))
+	end()
+}
+
+// selectTurn compresses the places of what is found to the front and writes the whole vector: what follows is written over later.
+func (s isa) selectTurn(at spot, x, to, found reg.Register, abs, least, places, step reg.VecVirtual) {
+	var marks []reg.OpmaskVirtual
+	any := K()
+	for i := range 4 {
+		at.first = i * 16
+		v := s.vector()
+		s.and(at.at(x, 4), abs, v)
+		k, _ := s.atLeast(v, least)
+		marks = append(marks, k)
+		if i == 1 {
+			KORW(marks[0], k, any)
+		} else if i > 1 {
+			KORW(k, any, any)
+		}
+	}
+	hit := GP64()
+	KORTESTW(any, any)
+	JNZ(LabelRef("some"))
+	for range 4 {
+		VPADDD(step, places, places)
+	}
+	JMP(LabelRef("none"))
+	Label("some")
+	for _, k := range marks {
+		packed := s.vector()
+		VPCOMPRESSD_Z(places, k, packed)
+		VMOVDQU32(packed, Mem{Base: to, Index: found, Scale: 4})
+		KMOVW(k, hit.As32())
+		POPCNTL(hit.As32(), hit.As32())
+		ADDQ(hit, found)
+		VPADDD(step, places, places)
+	}
+	Label("none")
+}
+
+// selectBits takes the marks of a turn as the bits of a word.
+func (s isa) selectBits(at spot, x, to, found reg.Register, abs, least reg.VecVirtual) {
+	bits := GP64()
+	for i := range 4 {
+		at.first = i * 8
+		v := s.vector()
+		s.and(at.at(x, 4), abs, v)
+		_, marks := s.atLeast(v, least)
+		if i == 0 {
+			VMOVMSKPS(marks, bits.As32())
+			continue
+		}
+		more := GP64()
+		VMOVMSKPS(marks, more.As32())
+		SHLQ(Imm(uint64(8*i)), more)
+		ORQ(more, bits)
+	}
+	TESTQ(bits, bits)
+	JZ(LabelRef("none"))
+	Label("bit")
+	place := GP64()
+	TZCNTQ(bits, place)
+	ADDQ(at.index, place)
+	MOVL(place.As32(), Mem{Base: to, Index: found, Scale: 4})
+	INCQ(found)
+	BLSRQ(bits, bits)
+	JNZ(LabelRef("bit"))
+	Label("none")
+}
+
+// lanesAscending is 0 to 15.
+func lanesAscending() {
+	GLOBL("lanesAscending", RODATA|NOPTR)
+	for i := range 16 {
+		DATA(4*i, U32(uint32(i)))
+	}
+}
