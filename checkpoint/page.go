@@ -120,3 +120,15 @@ func countTables(tables []Table, pages []entry) []PartTable {
 	}
 	return all
 }
+
+// newRow makes a row of its parts.
+func newRow(t *Table, key uint64, step uint32, sightings uint16, values []float32) Row {
+	b := le.AppendUint64(make([]byte, 0, t.stride()), key)
+	b = le.AppendUint32(b, step)
+	b = le.AppendUint16(b, sightings)
+	b = le.AppendUint16(b, 0)
+	for _, v := range values {
+		b = le.AppendUint32(b, math.Float32bits(v))
+	}
+	return Row{Table: t.ID, Record: b, dim: int(t.Dim)}
+}
