@@ -296,7 +296,11 @@ func TestPairFails(t *testing.T) {
 // What strangers say at the door of a rank harms nobody.
 func TestStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := start(t, 2, nil)
+		m := start(t, 2, func(c *world.Config) {
+			if c.Rank == 1 {
+				c.Listen = "h1:1"
+			}
+		})
 		synctest.Wait()
 		other := p2ptest.NewNet(2)
 		defer func() { _ = other.Close() }()
@@ -320,11 +324,11 @@ func TestStrangers(t *testing.T) {
 			}
 			check(t, conn.Close())
 		}
-		// A rank that takes it for rank 0.
+		// A rank that takes it for the rendezvous.
 		cfg := config(m.net, 1, 2)
 		cfg.Master, cfg.Info = "h1:1", "lost"
 		_, err := world.Open(t.Context(), cfg)
-		want(t, err, p2p.ErrRefused, "is in its world already", "lost", "is this the address of rank 0?")
+		want(t, err, p2p.ErrRefused, "is in its world already", "lost", "is this the address of the rendezvous?")
 		talk(t, m.comms("all", nil))
 	})
 }

@@ -28,13 +28,13 @@ type PairFunc func(ctx context.Context, conns []net.Conn, rank int) (p2p.Running
 
 // Config says which rank of which world this process is. [Env] and [Table.Config] fill in the first part.
 type Config struct {
-	Rank, Size int
+	Rank, Size int    // of the first epoch: where a world is under way they mean nothing
 	LocalRank  int    // among the ranks of this host; for the user alone
-	Master     string // address of rank 0, where the world meets
+	Master     string // address of the rendezvous, where the world meets: that of rank 0, or of a Host
 	// Listen is where this rank listens: rank 0 for the others to join, default Master; others for ranks below them, default any port of the
-	// interface by which they reach rank 0.
+	// interface by which they reach the rendezvous.
 	Listen string
-	// Advertise is where others dial what Listen opened; "": the listener's own address.
+	// Advertise is where others dial what Listen opened; "": the listener's own address. It is not used of rank 0.
 	Advertise string
 	Host      string // names the machine: ranks with the same Host are on one; default host name and boot id
 
@@ -44,7 +44,9 @@ type Config struct {
 	Job     string   // what the world works at, at most 255 bytes: ranks of different jobs do not make a world
 	Info    string   // for people, in errors; default host name and process id
 
-	Timeout   time.Duration // bound of Open beside its context, default 2 min
+	Timeout   time.Duration // bound of Open and of Rebuild beside their context, default 2 min
+	Gather    time.Duration // default 10 s: so long survivors wait in Rebuild for a rank that is not known to be dead
+	Least     int           // default 1: fewer ranks do not make the next epoch
 	Heartbeat time.Duration // default 500 ms
 	Suspect   time.Duration // default 2 s: nothing heard for so long, and a rank is taken for dead
 	Logger    *slog.Logger  // nil = discard
@@ -90,6 +92,13 @@ func (c *Config) setDefaults() error {
 	period(&c.Suspect, "suspect", 2*time.Second)
 	if c.Suspect <= c.Heartbeat {
 		fault("suspect %v must be above heartbeat %v", c.Suspect, c.Heartbeat)
+	}
+	period(&c.Gather, "gather", 10*time.Second)
+	if c.Least == 0 {
+		c.Least = 1
+	}
+	if c.Least < 1 || c.Least > MaxSize {
+		fault("least %d is not in 1..%d", c.Least, MaxSize)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

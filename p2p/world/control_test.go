@@ -245,7 +245,7 @@ func TestPositionsWithoutRankZero(t *testing.T) {
 		_ = m.verdict(1, soon)
 		synctest.Wait()
 		_, err := m.worlds[1].Positions(t.Context())
-		want(t, err, err, "rank 0 has gone")
+		want(t, err, err, "the rendezvous has gone")
 		m.stops[2]()
 		if err := <-m.ended[2]; err == nil {
 			t.Error("run of rank 2 does not say what happened")

@@ -9,13 +9,16 @@ import (
 
 // RankError names the rank that ended a world: it has died, or has said that it failed. It wraps p2p.ErrPeer.
 type RankError struct {
-	Rank   int
+	Rank   int    // negative: the rendezvous is lost, which was at no rank
 	Info   string // where it ran, for people
 	Reason string
 }
 
 // Error is "rank 3 (host a, process 7) failed: reason".
 func (e *RankError) Error() string {
+	if e.Rank < 0 {
+		return e.Reason
+	}
 	return fmt.Sprintf("rank %d (%s) failed: %s", e.Rank, e.Info, e.Reason)
 }
 
@@ -33,15 +36,13 @@ type fate struct {
 
 func newFate() *fate { return &fate{failed: make(chan struct{}), left: make(map[int]string)} }
 
-// judge keeps the first verdict, and says whether this was it. Before anybody here can know it, tell is called: who knows it may leave at
-// once, and the others would hear of that alone.
-func (f *fate) judge(v *RankError, tell func()) bool {
+// judge keeps the first verdict, and says whether this was it.
+func (f *fate) judge(v *RankError) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.verdict != nil {
 		return false
 	}
-	tell()
 	f.verdict = v
 	close(f.failed)
 	return true
@@ -82,8 +83,8 @@ func (f *fate) departures(members []member) string {
 // Failed is closed when the World has failed: a rank is dead, or has called Fail. All its Comms die of that.
 func (w *World) Failed() <-chan struct{} { return w.fate.failed }
 
-// Verdict says which rank ended the World, and why; the rank is negative while all is well. All ranks are told the same, except that who loses
-// rank 0 blames it.
+// Verdict says which rank ended the World, and why; the rank is negative while all is well, and if it was the loss of a rendezvous at no rank. All ranks
+// are told the same, except that who loses the rendezvous blames the rank where it is.
 func (w *World) Verdict() (rank int, reason string) {
 	if v := w.fate.known(); v != nil {
 		return v.Rank, v.Reason
@@ -99,35 +100,26 @@ func (w *World) Err() error {
 	return nil
 }
 
-// Fail tells all ranks that this one cannot go on. It does not wait: Failed is closed here too when rank 0 has heard it. If another
+// Fail tells all ranks that this one cannot go on. It does not wait: Failed is closed here too when the rendezvous has heard it. If another
 // rank has failed before, that stays the verdict.
 func (w *World) Fail(reason string) {
-	self := w.cfg.Rank
-	if self == 0 || w.fate.hasLeft(0) {
-		w.judge(self, reason)
+	w.mu.Lock()
+	over := w.state == handed || w.state == ended
+	w.mu.Unlock()
+	if w.link == nil || over || w.gone.Load() {
+		w.judge(w.rank, reason)
 		return
 	}
-	w.lines[0].post(frame{kind: kindFailed, rank: self, text: reason})
+	w.link.post(frame{kind: kindFailed, rank: w.rank, text: reason})
 }
 
-// judge ends the World for a rank's failure. Rank 0 tells the others.
+// judge ends the World for a rank's failure.
 func (w *World) judge(rank int, reason string) {
-	v := &RankError{Rank: rank, Info: w.Info(rank), Reason: clip(reason)}
-	first := w.fate.judge(v, func() {
-		if w.cfg.Rank == 0 {
-			w.tellAll(frame{kind: kindFailed, rank: rank, text: reason})
-		}
-	})
-	if first {
-		w.cfg.Logger.Error("world failed", "rank", v.Rank, "info", v.Info, "reason", v.Reason, "epoch", w.table.epoch)
+	v := &RankError{Rank: rank, Reason: clip(reason)}
+	if rank >= 0 {
+		v.Info = w.Info(rank)
 	}
-}
-
-// tellAll posts a frame on every line of this rank.
-func (w *World) tellAll(f frame) {
-	for _, l := range w.lines {
-		if l != nil {
-			l.post(f)
-		}
+	if w.fate.judge(v) {
+		w.cfg.Logger.Error("world failed", "rank", v.Rank, "info", v.Info, "reason", v.Reason, "epoch", w.table.epoch)
 	}
 }

@@ -23,23 +23,28 @@ type kind uint8
 
 const (
 	kindHeartbeat kind = iota + 1 // nothing
-	kindMissing                   // text: rank 0 says who is missing
-	kindAbandon                   // text: rank 0 has given up
+	kindMissing                   // text: the rendezvous says who is missing
+	kindAbandon                   // text: it has given up, or does not want this one
 	kindMember                    // u32 rank, text address, text host, text info: a line of the table
-	kindReady                     // u64 world, u32 epoch: the table is whole
+	kindReady                     // u64 world, u32 epoch, u32 rank, u32 host, text machine, text info: the table is whole; that is your rank; where the rendezvous is
 	kindFailed                    // u32 rank, text: it has failed, or is dead
 	kindLeft                      // u32 rank, text: it has left of its own will
-	kindAsk                       // u64 query: to rank 0, what are the positions; from rank 0, what is yours
-	kindPosition                  // u64 query, u32 rank, bytes: to rank 0, mine; from rank 0, that of a rank
+	kindAsk                       // u64 query: to the rendezvous, what are the positions; from it, what is yours
+	kindPosition                  // u64 query, u32 rank, u32 age, bytes: to the rendezvous, mine; from it, that of a rank
 	kindAnswered                  // u64 query: those were all
+	kindRebuild                   // text address: this rank waits for the next epoch, and listens there then
+	kindWaiting                   // u32 count: so many newcomers wait for the next epoch
 )
 
-// frame is one message between a rank and rank 0.
+// frame is one message between a rank and the rendezvous.
 type frame struct {
 	kind     kind
 	rank     int
 	query    uint64 // of a position; of a ready: the world's number
 	epoch    uint32
+	center   int    // of a ready: the rank in whose process the rendezvous is, plus 1; 0: none
+	count    int    // of newcomers
+	age      uint32 // of a position: milliseconds since something was heard of the rank
 	address  string
 	host     string
 	text     string // for people
@@ -62,6 +67,10 @@ func appendFrame(b []byte, f frame) []byte {
 	case kindReady:
 		b = binary.LittleEndian.AppendUint64(b, f.query)
 		b = binary.LittleEndian.AppendUint32(b, f.epoch)
+		b = binary.LittleEndian.AppendUint32(b, uint32(f.rank))
+		b = binary.LittleEndian.AppendUint32(b, uint32(f.center))
+		b = appendBlock(b, f.host)
+		b = appendBlock(b, clip(f.text))
 	case kindFailed, kindLeft:
 		b = binary.LittleEndian.AppendUint32(b, uint32(f.rank))
 		b = appendBlock(b, clip(f.text))
@@ -70,7 +79,12 @@ func appendFrame(b []byte, f frame) []byte {
 	case kindPosition:
 		b = binary.LittleEndian.AppendUint64(b, f.query)
 		b = binary.LittleEndian.AppendUint32(b, uint32(f.rank))
+		b = binary.LittleEndian.AppendUint32(b, f.age)
 		b = appendBlock(b, f.position)
+	case kindRebuild:
+		b = appendBlock(b, f.address)
+	case kindWaiting:
+		b = binary.LittleEndian.AppendUint32(b, uint32(f.count))
 	}
 	binary.LittleEndian.PutUint32(b[at:], uint32(len(b)-at-4))
 	return b
@@ -87,13 +101,18 @@ func decodeFrame(k kind, payload []byte) (frame, error) {
 	case kindMember:
 		f.rank, f.address, f.host, f.text = int(d.u32()), d.str(maxName), d.str(maxName), d.str(maxText)
 	case kindReady:
-		f.query, f.epoch = d.u64(), d.u32()
+		f.query, f.epoch, f.rank, f.center = d.u64(), d.u32(), int(d.u32()), int(d.u32())
+		f.host, f.text = d.str(maxName), d.str(maxText)
 	case kindFailed, kindLeft:
 		f.rank, f.text = int(d.u32()), d.str(maxText)
 	case kindAsk, kindAnswered:
 		f.query = d.u64()
 	case kindPosition:
-		f.query, f.rank, f.position = d.u64(), int(d.u32()), slices.Clone(d.block(MaxPosition))
+		f.query, f.rank, f.age, f.position = d.u64(), int(d.u32()), d.u32(), slices.Clone(d.block(MaxPosition))
+	case kindRebuild:
+		f.address = d.str(maxName)
+	case kindWaiting:
+		f.count = int(d.u32())
 	default:
 		return frame{}, fmt.Errorf("%w: kind %d", p2p.ErrMalformed, k)
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // version is that of everything this package says on a connection.
-const version = 1
+const version = 2
 
 // helloMagic begins a hello and its answer. It and the version after it stay where they are in every version.
 const helloMagic = "hcwd"
@@ -19,7 +19,7 @@ const maxStripes = 16
 type purpose uint8
 
 const (
-	joining purpose = iota + 1 // to rank 0: a rank wants to be in the world; then the connection carries frames
+	joining purpose = iota + 1 // to the rendezvous: a process wants to be in the world; then the connection carries frames
 	pairing                    // to a higher rank: it is one of a pair of a comm
 )
 
@@ -28,7 +28,7 @@ type hello struct {
 	version  uint16 // 0 means version
 	purpose  purpose
 	job      string
-	from, to int
+	from, to int    // ranks; of one that joins: the one it was started as, or had last
 	size     int    // ranks of the world
 	info     string // for people: where the dialler runs
 
@@ -38,8 +38,14 @@ type hello struct {
 
 	address, host string // of a joining rank: where it listens for pairs, and which machine it is on
 
+	// Of one that comes back, the epoch being 0 of one that is new:
+	last   uint64 // number of the world it was in last
+	born   uint32 // epoch in which it came in
+	number uint32 // its rank then
+	dead   uint32 // the rank that it holds for dead, plus 1; 0: none
+
 	// Of a pair:
-	epoch           uint32
+	epoch           uint32 // and of one that comes back: that of its last world
 	comm            string
 	ranks           string // who is in the comm
 	attempt         uint16 // connections of an earlier one are forgotten
@@ -65,7 +71,10 @@ func (h hello) encode() ([]byte, error) {
 		b = binary.LittleEndian.AppendUint32(b, uint32(n))
 	}
 	b = binary.LittleEndian.AppendUint64(b, h.id)
-	b = binary.LittleEndian.AppendUint32(b, h.epoch)
+	for _, n := range []uint32{h.epoch, h.born, h.number, h.dead} {
+		b = binary.LittleEndian.AppendUint32(b, n)
+	}
+	b = binary.LittleEndian.AppendUint64(b, h.last)
 	for _, s := range append(names, clip(h.ranks), clip(h.info)) {
 		b = appendBlock(b, s)
 	}
@@ -87,7 +96,9 @@ func decodeHello(b []byte) (hello, error) {
 	}
 	h.purpose, h.stripe, h.stripes, h.attempt = purpose(d.u8()), d.u8(), d.u8(), d.u16()
 	h.from, h.to, h.size = int(d.u32()), int(d.u32()), int(d.u32())
-	h.id, h.epoch = d.u64(), d.u32()
+	h.id = d.u64()
+	h.epoch, h.born, h.number, h.dead = d.u32(), d.u32(), d.u32(), d.u32()
+	h.last = d.u64()
 	h.job, h.address, h.host, h.comm = d.str(maxName), d.str(maxName), d.str(maxName), d.str(maxName)
 	h.ranks, h.info = d.str(maxText), d.str(maxText)
 	if err := d.end(); err != nil {
@@ -96,6 +107,8 @@ func decodeHello(b []byte) (hello, error) {
 	switch {
 	case h.purpose != joining && h.purpose != pairing:
 		return hello{}, fmt.Errorf("decode hello: purpose %d: %w", h.purpose, p2p.ErrMalformed)
+	case h.purpose == joining && (h.epoch == 0) != (h.born == 0):
+		return hello{}, fmt.Errorf("decode hello: comes back from epoch %d and came in at %d: %w", h.epoch, h.born, p2p.ErrMalformed)
 	case h.purpose == pairing && (h.stripe >= h.stripes || h.stripes > maxStripes):
 		return hello{}, fmt.Errorf("decode hello: connection %d of %d of a pair: %w", h.stripe, h.stripes, p2p.ErrMalformed)
 	}

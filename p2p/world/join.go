@@ -6,105 +6,222 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"sync"
 	"time"
 
 	"hcclps/p2p"
 )
 
-// Rests between two tries to reach another rank.
+// Rests between two tries to reach the rendezvous or another rank.
 const (
 	minRest = 20 * time.Millisecond
 	maxRest = 500 * time.Millisecond
 )
 
-// joiner is a rank above 0 in Open.
-type joiner struct {
-	cfg     *Config
-	process uint64
-
-	ln      net.Listener // of pairs; opened when it is known by which interface rank 0 is reached
-	table   roster
-	missing string // what rank 0 said last
+// member is what all ranks know of one.
+type member struct {
+	address string // where it listens for pairs
+	host    string
+	info    string
 }
 
-// join is what ranks above 0 do in Open: they dial rank 0 until it lets them in and the world is whole.
-func join(ctx context.Context, cfg *Config) (*joiner, *line, error) {
-	j := &joiner{cfg: cfg, process: rand.Uint64()}
+// roster is a world that is formed: its number, who is in it by rank, and where it met.
+type roster struct {
+	id      uint64
+	epoch   uint32
+	members []member
+	rank    int    // of this process
+	center  int    // the rank in whose process the center is; negative: none
+	machine string // that of the center
+	info    string // of the center
+}
+
+// identity is what a process is through all epochs.
+type identity struct {
+	process uint64 // drawn at random
+	born    uint32 // epoch in which it came in; 0: not yet
+	number  uint32 // its rank then
+}
+
+// joiner is a process on its way into an epoch.
+type joiner struct {
+	cfg  *Config
+	self identity
+	past *roster // its last epoch; nil: none
+	dead int     // the rank of that it holds for dead; negative: none
+
+	link    uplink // nil: not yet
+	center  *center
+	local   string       // this side's address to the rendezvous
+	ln      net.Listener // of pairs
+	table   roster
+	missing string // what the rendezvous said last
+	hosting error  // why it could not be here
+}
+
+// join goes on until this process is in an epoch, or is not welcome, or ctx ends.
+func (j *joiner) join(ctx context.Context) error {
 	var last error // of the last try
 	for pause := minRest; ; pause = min(2*pause, maxRest) {
-		l, err := j.try(ctx)
+		err := j.try(ctx)
 		if err == nil {
-			return j, l, nil
+			return nil
 		}
 		if ctx.Err() == nil && !errors.Is(err, p2p.ErrRefused) {
 			if last == nil || err.Error() != last.Error() {
-				cfg.Logger.Debug("cannot join yet", "master", cfg.Master, "err", err)
+				j.cfg.Logger.Debug("cannot join yet", "master", j.cfg.Master, "err", err)
 			}
 			last = err
 			rest(ctx, pause/2+rand.N(pause/2))
 		}
 		if ctx.Err() != nil || errors.Is(err, p2p.ErrRefused) {
 			j.close()
-			return nil, nil, j.why(ctx, err, last)
+			return j.why(ctx, err, last)
 		}
 	}
 }
 
-// why is the error of a rank that could not join: what it was told, or what it knew when its time was over.
+// why is the error of a process that could not join: what it was told, or what it knew when its time was over.
 func (j *joiner) why(ctx context.Context, err, last error) error {
 	switch {
-	case errors.Is(err, p2p.ErrRefused):
+	case errors.Is(err, p2p.ErrRefused), j.center != nil:
 		return err
 	case j.missing != "":
-		return fmt.Errorf("%w: rank 0 says that %s", context.Cause(ctx), j.missing)
+		return fmt.Errorf("%w: the rendezvous says: %s", context.Cause(ctx), j.missing)
 	case last != nil:
-		return fmt.Errorf("%w: rank 0 cannot be reached: %w", context.Cause(ctx), last)
+		return fmt.Errorf("%w: the rendezvous cannot be reached: %w", context.Cause(ctx), errors.Join(last, j.hosting))
 	}
-	return fmt.Errorf("%w: rank 0 did not answer", context.Cause(ctx))
+	return fmt.Errorf("%w: the rendezvous did not answer", context.Cause(ctx))
 }
 
+// close lets go of everything.
 func (j *joiner) close() {
+	if j.link != nil {
+		j.link.close()
+	}
+	if j.center != nil {
+		j.center.close()
+	}
 	if j.ln != nil {
 		_ = j.ln.Close()
 	}
 }
 
-// try dials rank 0 once and stays until the world is whole. An error is final if it wraps p2p.ErrRefused.
-func (j *joiner) try(ctx context.Context) (*line, error) {
-	j.missing = ""
-	conn, err := j.cfg.Network.Dial(ctx, j.cfg.Master)
-	if err != nil {
-		return nil, err
-	}
-	l := newLine(conn, j.cfg)
-	if err = j.introduce(ctx, conn); err == nil {
-		j.table = roster{members: make([]member, j.cfg.Size)}
-		err = l.run(ctx, j.told)
-	}
-	if err == nil && j.table.epoch == 0 {
-		err = context.Cause(ctx) // stopped before the end
-	}
-	if err != nil {
-		_ = conn.Close()
-		return nil, err
-	}
-	return l, nil
-}
-
-// introduce says who this rank is, and waits to be let in.
-func (j *joiner) introduce(ctx context.Context, conn net.Conn) error {
-	if j.ln == nil {
-		if err := j.listen(ctx, conn); err != nil {
-			return fmt.Errorf("%w: %w", p2p.ErrRefused, err)
+// try reaches the rendezvous, if it has not, and stays there until the epoch is decided. An error is final if it wraps p2p.ErrRefused.
+func (j *joiner) try(ctx context.Context) error {
+	j.missing, j.table = "", roster{}
+	if j.link == nil {
+		if err := j.reach(ctx); err != nil {
+			return err
 		}
 	}
-	address := j.cfg.Advertise
-	if address == "" {
-		address = reachable(j.ln.Addr().String(), conn.LocalAddr())
+	inner, stop := context.WithCancel(context.WithoutCancel(ctx)) // the others are told before it ends
+	var serving sync.WaitGroup
+	if j.center != nil {
+		serving.Go(func() { j.center.run(inner) })
 	}
-	h := hello{
-		purpose: joining, job: j.cfg.Job, from: j.cfg.Rank, size: j.cfg.Size, id: j.process,
-		address: address, host: j.cfg.Host, info: j.cfg.Info,
+	err := j.link.run(ctx, j.told)
+	if err == nil && j.table.epoch == 0 { // stopped before the end
+		err = j.giveUp(ctx)
+	}
+	stop()
+	serving.Wait()
+	if err != nil && j.center == nil {
+		j.link.close()
+		j.link = nil
+	}
+	return err
+}
+
+// giveUp ends the waiting. What the center here decided at that moment counts.
+func (j *joiner) giveUp(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	if j.center == nil {
+		return cause
+	}
+	if err := j.center.abandon(cause); err != nil {
+		return err
+	}
+	enough, cancel := context.WithTimeout(context.WithoutCancel(ctx), parting)
+	defer cancel()
+	if err := j.link.run(enough, j.told); err != nil {
+		return err
+	}
+	if j.table.epoch == 0 {
+		return fmt.Errorf("%w: %s", cause, j.missing)
+	}
+	return nil
+}
+
+// reach makes this process the rendezvous, if that is its part and there is none, or dials it.
+func (j *joiner) reach(ctx context.Context) error {
+	if j.mayHost() {
+		d, err := j.cfg.door(ctx)
+		if err == nil {
+			return j.host(ctx, d)
+		}
+		j.hosting = err
+	}
+	conn, err := j.cfg.Network.Dial(ctx, j.cfg.Master)
+	if err != nil {
+		return err
+	}
+	if err = j.introduce(ctx, conn); err != nil {
+		_ = conn.Close()
+		return err
+	}
+	j.link = newLine(conn, j.cfg)
+	return nil
+}
+
+// mayHost says whether the rendezvous may be here: the first is at rank 0, a later one where the last was, since there its address is.
+func (j *joiner) mayHost() bool {
+	if j.past == nil {
+		return j.cfg.Rank == 0
+	}
+	return j.past.machine == j.cfg.Host
+}
+
+// door opens the rendezvous.
+func (c *Config) door(ctx context.Context) (*door, error) {
+	at := c.Master
+	if c.Rank == 0 && c.Listen != "" {
+		at = c.Listen
+	}
+	ln, err := c.Network.Listen(ctx, at)
+	if err != nil {
+		return nil, fmt.Errorf("listen for other ranks: %w", err)
+	}
+	return openDoor(c, ln), nil
+}
+
+// host makes this process the rendezvous.
+func (j *joiner) host(ctx context.Context, d *door) error {
+	j.local = hostOf(d.ln.Addr().String())
+	h, err := j.hello(ctx)
+	if err != nil {
+		d.close()
+		return err
+	}
+	j.center = newCenter(j.cfg, d)
+	down := newQueue()
+	s, refusal := j.center.admit(h, down)
+	if refusal != "" {
+		return fmt.Errorf("%w: %s", p2p.ErrRefused, refusal)
+	}
+	j.link = &own{center: j.center, seat: s, down: down}
+	return nil
+}
+
+// introduce says who this process is, and waits to be let in.
+func (j *joiner) introduce(ctx context.Context, conn net.Conn) error {
+	j.local = hostOf(conn.LocalAddr().String())
+	if conn.LocalAddr().Network() == "unix" { // so the rendezvous is on this host
+		j.local = hostOf(j.cfg.Master)
+	}
+	h, err := j.hello(ctx)
+	if err != nil {
+		return err
 	}
 	if err := sendHello(ctx, conn, h); err != nil {
 		return err
@@ -114,18 +231,29 @@ func (j *joiner) introduce(ctx context.Context, conn net.Conn) error {
 	return readAnswer(ctx, conn)
 }
 
+// hello is what this process says of itself. It listens for pairs from then on.
+func (j *joiner) hello(ctx context.Context) (hello, error) {
+	if j.ln == nil {
+		if err := j.listen(ctx); err != nil {
+			return hello{}, fmt.Errorf("%w: %w", p2p.ErrRefused, err)
+		}
+	}
+	h := hello{
+		purpose: joining, job: j.cfg.Job, from: j.cfg.Rank, size: j.cfg.Size, id: j.self.process,
+		address: j.address(), host: j.cfg.Host, info: j.cfg.Info,
+	}
+	if j.past != nil {
+		h.from, h.size, h.last, h.epoch = j.past.rank, len(j.past.members), j.past.id, j.past.epoch
+		h.born, h.number, h.dead = j.self.born, j.self.number, uint32(j.dead+1)
+	}
+	return h, nil
+}
+
 // listen opens where ranks below this one will come to make pairs.
-func (j *joiner) listen(ctx context.Context, conn net.Conn) error {
+func (j *joiner) listen(ctx context.Context) error {
 	at := j.cfg.Listen
-	if at == "" {
-		host, _, err := net.SplitHostPort(conn.LocalAddr().String())
-		if conn.LocalAddr().Network() == "unix" { // so rank 0 is on this host
-			host, _, err = net.SplitHostPort(j.cfg.Master)
-		}
-		if err != nil {
-			return fmt.Errorf("find out where to listen: %w: say it (Listen)", err)
-		}
-		at = net.JoinHostPort(host, "0")
+	if at == "" || j.cfg.Rank == 0 { // rank 0's is that of the rendezvous
+		at = net.JoinHostPort(j.local, "0")
 	}
 	ln, err := j.cfg.Network.Listen(ctx, at)
 	if err != nil {
@@ -135,8 +263,27 @@ func (j *joiner) listen(ctx context.Context, conn net.Conn) error {
 	return nil
 }
 
+// address is where others dial this process.
+func (j *joiner) address() string {
+	if j.cfg.Advertise != "" && j.cfg.Rank != 0 {
+		return j.cfg.Advertise
+	}
+	return reachable(j.ln.Addr().String(), j.local)
+}
+
+// hostOf is the host of an address; that of a socket in the file system is this one.
+func hostOf(addr string) string {
+	if host, _, err := net.SplitHostPort(addr); err == nil {
+		return host
+	}
+	if len(addr) > 5 && addr[:5] == "unix:" {
+		return "127.0.0.1"
+	}
+	return addr
+}
+
 // reachable is the address of a listener as others can dial it: one that listens on all interfaces is reached by that of local.
-func reachable(listener string, local net.Addr) string {
+func reachable(listener, local string) string {
 	host, port, err := net.SplitHostPort(listener)
 	if err != nil {
 		return listener
@@ -144,34 +291,38 @@ func reachable(listener string, local net.Addr) string {
 	if ip := net.ParseIP(host); host != "" && (ip == nil || !ip.IsUnspecified()) {
 		return listener
 	}
-	mine, _, err := net.SplitHostPort(local.String())
-	if err != nil {
-		return listener
-	}
-	return net.JoinHostPort(mine, port)
+	return net.JoinHostPort(local, port)
 }
 
-// told acts on a frame of rank 0.
+// told acts on a frame of the rendezvous. What is left of the last epoch means nothing any more.
 func (j *joiner) told(f frame) error {
 	switch f.kind {
 	case kindMissing:
 		j.missing = f.text
 		return nil
 	case kindAbandon:
-		return fmt.Errorf("%w: rank 0 gave up: %s", p2p.ErrRefused, f.text)
+		return fmt.Errorf("%w: %s", p2p.ErrRefused, f.text)
 	case kindMember:
-		if f.rank >= j.cfg.Size {
+		if f.rank != len(j.table.members) {
 			break
 		}
-		j.table.members[f.rank] = member{address: f.address, host: f.host, info: f.text}
+		j.table.members = append(j.table.members, member{address: f.address, host: f.host, info: f.text})
 		return nil
 	case kindReady:
-		if f.epoch == 0 {
+		if f.epoch == 0 || f.rank >= len(j.table.members) || f.center > len(j.table.members) {
 			break
 		}
-		j.table.id, j.table.epoch = f.query, f.epoch
+		j.table.id, j.table.epoch, j.table.rank, j.table.center = f.query, f.epoch, f.rank, f.center-1
+		j.table.machine, j.table.info = f.host, f.text
+		if j.self.born == 0 {
+			j.self.born, j.self.number = f.epoch, uint32(f.rank)
+		}
 		return errEnough
+	case kindFailed, kindLeft, kindPosition, kindAnswered, kindWaiting, kindAsk:
+		if j.past != nil {
+			return nil
+		}
 	default:
 	}
-	return fmt.Errorf("%w: frame of kind %d from rank 0 while the world forms", p2p.ErrMalformed, f.kind)
+	return fmt.Errorf("%w: frame of kind %d from the rendezvous while the world forms", p2p.ErrMalformed, f.kind)
 }

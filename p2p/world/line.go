@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"hcclps/p2p"
@@ -16,13 +17,14 @@ import (
 // parting is how long the other side may take to say why it has gone, when something could not be written to it.
 const parting = 100 * time.Millisecond
 
-// line is a connection between a rank and rank 0, on which both say that they live. It can be run, stopped between two frames and run again.
+// line is a connection between a rank and the rendezvous, on which both say that they live. It can be run, stopped between two frames and run again.
 type line struct {
 	conn      net.Conn
 	in        *frameReader
 	heartbeat time.Duration
 	suspect   time.Duration
 	wake      chan struct{} // one token: there is something to write
+	heard     atomic.Int64  // when the last frame came, in nanoseconds of time.Time.UnixNano
 
 	mu    sync.Mutex
 	out   []byte
@@ -125,6 +127,9 @@ func (l *line) read(ctx context.Context, handle func(frame) error) error {
 		var f frame
 		if err == nil {
 			f, err = l.in.next()
+		}
+		if err == nil {
+			l.heard.Store(time.Now().UnixNano())
 		}
 		if err == nil && f.kind != kindHeartbeat {
 			err = handle(f)

@@ -77,7 +77,7 @@ func (b *lobby) receive(ctx context.Context, w *World, conn net.Conn, halfOpen <
 	var refusal string
 	switch {
 	case errors.Is(err, errVersion):
-		refusal = fmt.Sprintf("rank %d (%s) speaks version %d, the caller %d: run the same release on both", w.cfg.Rank, w.cfg.Info, version, h.version)
+		refusal = fmt.Sprintf("rank %d (%s) speaks version %d, the caller %d: run the same release on both", w.rank, w.cfg.Info, version, h.version)
 	case errors.Is(err, p2p.ErrMalformed):
 		refusal = err.Error()
 	case err != nil:
@@ -98,13 +98,13 @@ func (b *lobby) receive(ctx context.Context, w *World, conn net.Conn, halfOpen <
 
 // misfit says why a connection is not one of a pair of this rank.
 func (w *World) misfit(h hello) string {
-	self := fmt.Sprintf("rank %d (%s) of %d of epoch %d of job %q", w.cfg.Rank, w.cfg.Info, w.Size(), w.table.epoch, w.cfg.Job)
+	self := fmt.Sprintf("rank %d (%s) of %d of epoch %d of job %q", w.rank, w.cfg.Info, w.Size(), w.table.epoch, w.cfg.Job)
 	switch {
 	case h.purpose != pairing:
-		return fmt.Sprintf("%s is in its world already, the caller (%s) wants to join one: is this the address of rank 0?", self, h.info)
+		return fmt.Sprintf("%s is in its world already, the caller (%s) wants to join one: is this the address of the rendezvous?", self, h.info)
 	case h.job != w.cfg.Job || h.id != w.table.id || h.epoch != w.table.epoch:
 		return fmt.Sprintf("%s is not in the world of the caller (%s), epoch %d of job %q", self, h.info, h.epoch, h.job)
-	case h.to != w.cfg.Rank || h.from < 0 || h.from >= h.to || h.size != w.Size():
+	case h.to != w.rank || h.from < 0 || h.from >= h.to || h.size != w.Size():
 		return fmt.Sprintf("%s is not who rank %d (%s) of %d looks for, rank %d", self, h.from, h.info, h.size, h.to)
 	}
 	return ""

@@ -21,7 +21,7 @@ func (w *World) Comm(ctx context.Context, name string, ranks []int) (*Comm, erro
 		err = w.connect(ctx, c)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open comm %q of %s at rank %d: %w", c.name, noun(c.ranks), w.cfg.Rank, err)
+		return nil, fmt.Errorf("open comm %q of %s at rank %d: %w", c.name, noun(c.ranks), w.rank, err)
 	}
 	return c, nil
 }
@@ -43,7 +43,7 @@ func (w *World) newComm(name string, ranks []int) (*Comm, error) {
 			return c, fmt.Errorf("ranks %v are not different numbers below %d: %w", c.ranks, w.Size(), p2p.ErrRank)
 		}
 	}
-	if c.rank = slices.Index(c.ranks, w.cfg.Rank); c.rank < 0 {
+	if c.rank = slices.Index(c.ranks, w.rank); c.rank < 0 {
 		return c, fmt.Errorf("this rank is not one of them: %w", p2p.ErrRank)
 	}
 	c.lanes = make([]*lane, len(c.ranks))
@@ -85,7 +85,7 @@ func (w *World) connect(ctx context.Context, c *Comm) error {
 		err = w.start(c)
 	}
 	if err != nil {
-		w.lobby.bar(c.name, fmt.Sprintf("rank %d (%s) could not open comm %q: %v", w.cfg.Rank, w.cfg.Info, c.name, err))
+		w.lobby.bar(c.name, fmt.Sprintf("rank %d (%s) could not open comm %q: %v", w.rank, w.cfg.Info, c.name, err))
 		_ = c.Close()
 	}
 	return err
@@ -116,7 +116,7 @@ func (w *World) abort(ctx context.Context, cancel context.CancelCauseFunc) {
 // start gives the pairs of c to Run.
 func (w *World) start(c *Comm) error {
 	w.mu.Lock()
-	closed := w.closed
+	closed := w.state == handed || w.state == ended
 	if !closed {
 		w.comms[c] = struct{}{}
 		for _, l := range c.lanes {
@@ -151,7 +151,7 @@ func (w *World) makeLane(ctx context.Context, c *Comm, i int) error {
 	var conns []net.Conn
 	var err error
 	mine := 0
-	if c.ranks[i] > w.cfg.Rank {
+	if c.ranks[i] > w.rank {
 		conns, err = w.dialPair(ctx, c, c.ranks[i])
 	} else {
 		mine = 1
@@ -176,7 +176,7 @@ func (w *World) acceptPair(ctx context.Context, c *Comm, from int) ([]net.Conn, 
 			return nil, err
 		}
 		if ours := formatRanks(c.ranks); h.ranks != ours {
-			refusal := fmt.Sprintf("comm %q is of ranks %s at rank %d, of ranks %s at rank %d", c.name, h.ranks, from, ours, w.cfg.Rank)
+			refusal := fmt.Sprintf("comm %q is of ranks %s at rank %d, of ranks %s at rank %d", c.name, h.ranks, from, ours, w.rank)
 			for _, conn := range conns {
 				refuse(ctx, conn, refusal)
 			}
@@ -198,7 +198,7 @@ func (w *World) acceptPair(ctx context.Context, c *Comm, from int) ([]net.Conn, 
 // dialPair connects to a higher rank, again and again until that has opened the comm too.
 func (w *World) dialPair(ctx context.Context, c *Comm, to int) ([]net.Conn, error) {
 	h := hello{
-		purpose: pairing, job: w.cfg.Job, from: w.cfg.Rank, to: to, size: w.Size(), info: w.cfg.Info, id: w.table.id, epoch: w.table.epoch,
+		purpose: pairing, job: w.cfg.Job, from: w.rank, to: to, size: w.Size(), info: w.cfg.Info, id: w.table.id, epoch: w.table.epoch,
 		comm: c.name, ranks: formatRanks(c.ranks), stripes: uint8(w.cfg.Stripes),
 	}
 	for pause := minRest; ; pause = min(2*pause, maxRest) {

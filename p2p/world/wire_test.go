@@ -29,6 +29,10 @@ func sampleHellos() []hello {
 			comm: "gradients", ranks: "0-3,5", attempt: 4, stripe: 1, stripes: 2, info: "a",
 		},
 		{version: version, purpose: joining},
+		{
+			version: version, purpose: joining, job: "train", from: 3, size: 8, id: 0x0102030405060708,
+			address: "10.0.0.3:4002", host: "c boot", info: "c, process 7", epoch: 2, last: 0x1112131415161718, born: 1, number: 4, dead: 1,
+		},
 	}
 }
 
@@ -38,13 +42,15 @@ func sampleFrames() []frame {
 		{kind: kindMissing, text: "ranks 2-3 of 8 missing"},
 		{kind: kindAbandon, text: "rank 2 of 8 missing"},
 		{kind: kindMember, rank: 3, address: "10.0.0.3:4001", host: "c boot", text: "c, process 7"},
-		{kind: kindReady, query: 0x1112131415161718, epoch: 2},
+		{kind: kindReady, query: 0x1112131415161718, epoch: 2, rank: 3, center: 1, host: "c boot", text: "c, process 7"},
 		{kind: kindFailed, rank: 3, text: "disk full"},
 		{kind: kindLeft, rank: 65535, text: "context canceled"},
 		{kind: kindAsk, query: 9},
 		{kind: kindPosition, query: 9, rank: 3, position: []byte("allreduce 17")},
-		{kind: kindPosition, query: 1 << 63},
+		{kind: kindPosition, query: 1 << 63, age: gone},
 		{kind: kindAnswered, query: 9},
+		{kind: kindRebuild, address: "10.0.0.3:4002"},
+		{kind: kindWaiting, count: 2},
 	}
 }
 
@@ -203,7 +209,7 @@ func FuzzHello(f *testing.F) {
 		f.Add(b[4:])
 	}
 	f.Add(answer{refusal: "no"}.encode()[4:])
-	f.Add([]byte("hcwd\x02\x00"))
+	f.Add([]byte("hcwd\x09\x00"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, err := decodeHello(b)
 		switch {
