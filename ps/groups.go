@@ -156,7 +156,7 @@ func (s *Server) openMeta(f formation) (*meta.Group, error) {
 func (s *Server) openShard(f formation, id uint32, logRoot string, inMemory bool, budget *shard.Budget, copies *table.Budget) (*shard.Group, error) {
 	cfg := shard.Config{
 		Group: id, Self: s.self.ID, Layout: s.Layout, Budget: budget, CopyBudget: copies,
-		Heartbeat: s.cfg.Heartbeat, Logger: s.log, Bugs: s.cfg.Bugs, Refuse: s.disk.Refuse,
+		Heartbeat: s.cfg.Heartbeat, Logger: s.log, Trace: s.cfg.Trace, Bugs: s.cfg.Bugs, Refuse: s.disk.Refuse,
 	}
 	if f.Scratch {
 		return shard.New(cfg)

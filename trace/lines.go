@@ -47,6 +47,16 @@ func (l *lines) place(rec *record) int {
 	return last.thread
 }
 
+// at is the line with a span open around a moment, or none.
+func (l *lines) at(rec *record) int {
+	for _, n := range l.of[rec.track] {
+		if len(n.open) > 0 && n.open[0] >= rec.start {
+			return n.thread
+		}
+	}
+	return none
+}
+
 func (l *lines) more(of *[]line) {
 	*of = append(*of, line{thread: l.total})
 	l.total++

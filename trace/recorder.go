@@ -23,6 +23,12 @@ type Config struct {
 
 // Recorder keeps the spans, marks and samples of a process. A nil one records nothing. Its methods may be called concurrently, at any time.
 type Recorder struct {
+	*store
+	prefix string // of the names of tracks
+}
+
+// store is what a Recorder and those made by For have together.
+type store struct {
 	cfg    Config
 	on     atomic.Bool
 	origin time.Time
@@ -41,11 +47,19 @@ func New(cfg Config) *Recorder {
 	for n < 2*runtime.GOMAXPROCS(0) {
 		n *= 2
 	}
-	r := &Recorder{cfg: cfg, origin: time.Now(), rings: make([]ring, n)}
+	r := &Recorder{store: &store{cfg: cfg, origin: time.Now(), rings: make([]ring, n)}}
 	for i := range r.rings {
 		r.rings[i].limit = max(1, cfg.Records/n/block)
 	}
 	return r
+}
+
+// For is the same recorder for a part of the process that has a name: the names of its tracks begin with that.
+func (r *Recorder) For(part string) *Recorder {
+	if r == nil {
+		return nil
+	}
+	return &Recorder{store: r.store, prefix: r.prefix + part + " "}
 }
 
 // Start begins to record, or goes on.
@@ -86,6 +100,7 @@ func (r *Recorder) track(category, name string, l layout) *Track {
 	if r == nil {
 		return nil
 	}
+	name = r.prefix + name
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, t := range r.tracks {
@@ -93,16 +108,16 @@ func (r *Recorder) track(category, name string, l layout) *Track {
 			return t
 		}
 	}
-	t := &Track{r: r, id: uint32(len(r.tracks)), category: category, name: name, layout: l}
+	t := &Track{r: r.store, id: uint32(len(r.tracks)), category: category, name: name, layout: l}
 	r.tracks = append(r.tracks, t)
 	return t
 }
 
 // since is the time of the picture.
-func (r *Recorder) since(t time.Time) time.Duration { return t.Sub(r.origin) }
+func (r *store) since(t time.Time) time.Duration { return t.Sub(r.origin) }
 
 // keep takes a record. Goroutines that record at the same moment seldom meet at one ring.
-func (r *Recorder) keep(rec record) { r.rings[rand.Uint32()&uint32(len(r.rings)-1)].add(rec) }
+func (r *store) keep(rec record) { r.rings[rand.Uint32()&uint32(len(r.rings)-1)].add(rec) }
 
 // record is a span, mark or sample that is over.
 type record struct {
@@ -168,7 +183,7 @@ func (g *ring) records(to []record) (all []record, gone uint64, lost time.Durati
 
 // snapshot is all that is kept and whole: where records were lost, only what ended after the last of them. Without that, a span could be there without
 // those inside it, in one ring and not in another.
-func (r *Recorder) snapshot() (all []record, lost uint64) {
+func (r *store) snapshot() (all []record, lost uint64) {
 	var horizon time.Duration
 	for i := range r.rings {
 		var gone uint64

@@ -15,7 +15,7 @@ const (
 
 // Track is where spans, marks and samples of one kind go. A nil Track records nothing. It may be used by any number of goroutines, but see Recorder.Track.
 type Track struct {
-	r        *Recorder
+	r        *store
 	id       uint32
 	category string
 	name     string
@@ -34,6 +34,7 @@ type Span struct {
 
 	t     *Track
 	start time.Duration
+	more  []uint64 // flows that end with it, beside In
 }
 
 // Begin begins a span now. Name says what is done, in few different words, which are counted by.
@@ -69,10 +70,25 @@ func (s *Span) EndAt(at time.Time) {
 	if !t.r.on.Load() {
 		return
 	}
+	for _, id := range s.more {
+		last := max(t.r.since(at)-1, s.start)
+		t.r.keep(record{kind: FlowEnd, track: t.id, start: last, end: last, in: id})
+	}
 	t.r.keep(record{
 		kind: Complete, track: t.id, name: s.Name, start: s.start, end: max(t.r.since(at), s.start),
 		bytes: s.Bytes, step: s.Step, peer: s.Peer, table: s.Table, out: s.Out, in: s.In,
 	})
+}
+
+// Join says that a flow ends with the span: In, for any number of them.
+func (s *Span) Join(flow uint64) {
+	switch {
+	case s.t == nil:
+	case s.In == 0:
+		s.In = flow
+	default:
+		s.more = append(s.more, flow)
+	}
 }
 
 // Active says whether the span will be recorded: whether it is worth while to find out what its fields are.
@@ -96,12 +112,21 @@ func (t *Track) Sample(name string, value int64) {
 	t.r.keep(record{kind: Counter, track: t.id, name: name, start: now, end: now, bytes: value, step: NoStep})
 }
 
+// Key makes a number of words, for FlowID.
+func Key(words ...string) uint64 {
+	h := uint64(14695981039346656037)
+	for _, w := range words {
+		for i := range len(w) {
+			h = (h ^ uint64(w[i])) * 1099511628211
+		}
+		h = (h ^ 0x100) * 1099511628211 // no byte: where the word ends
+	}
+	return h
+}
+
 // FlowID makes the number of a flow from what both of its ends know: a word for its kind, then numbers. It is never 0.
 func FlowID(kind string, numbers ...uint64) uint64 {
-	h := uint64(14695981039346656037) // FNV-1a of the word, then a mixer of 64 bits for each number
-	for i := range len(kind) {
-		h = (h ^ uint64(kind[i])) * 1099511628211
-	}
+	h := Key(kind) // FNV-1a, then a multiplication and a shift for each number
 	for _, n := range numbers {
 		h = (h ^ n) * 0x9e3779b97f4a7c15
 		h ^= h >> 32

@@ -100,6 +100,12 @@ const flowName = "flow"
 
 // add makes the events of a record.
 func (t *Trace) add(rec *record, tracks []*Track, l *lines, process int) {
+	if rec.kind == FlowEnd {
+		if thread := l.at(rec); thread != none { // else its span is lost
+			t.Events = append(t.Events, Event{Phase: FlowEnd, Category: flowName, Name: flowName, Process: process, Thread: thread, Time: rec.start, Flow: rec.in, Step: NoStep})
+		}
+		return
+	}
 	track := tracks[rec.track]
 	e := Event{
 		Phase: rec.kind, Category: track.category, Name: rec.name, Process: process, Thread: l.place(rec),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -194,6 +195,8 @@ func (p *pull) shard(ctx context.Context, s int, step uint64) error {
 	if step == wire.Infinity {
 		what = "pull after the last step"
 	}
+	span := p.s.prof.pulls.Begin("pull")
+	began := time.Now()
 	a, _, err := p.s.do(ctx, request{
 		op: what, group: layout.GroupOf(s), head: wire.Append(nil, &m), body: [][]byte{x.body}, prio: link.Pull, sink: x.answer.begin,
 	})
@@ -202,6 +205,16 @@ func (p *pull) shard(ctx context.Context, s int, step uint64) error {
 	}
 	if x.answer.came != x.answer.size {
 		return fmt.Errorf("%s at shard %d: answer of %d bytes, want %d", what, s, x.answer.came, x.answer.size)
+	}
+	if span.Bytes = int64(x.answer.size); span.Active() {
+		span.Peer = groupName(m.Group)
+	}
+	if step != wire.Infinity {
+		span.Step = int64(step)
+	}
+	span.End()
+	if a.Waited > 0 {
+		p.until.tell(began.Add(time.Duration(a.Waited) * time.Microsecond))
 	}
 	pos.advance(a)
 	n := p.s.counters

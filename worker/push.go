@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"hcclps/p2p/link"
 	"hcclps/ps/layout"
 	"hcclps/ps/wire"
+	"hcclps/trace"
 )
 
 // Gradient is a step's gradient of some rows of a table, summed over the rows
@@ -72,6 +74,7 @@ func (s *servers) encode(c *commit) (*push, error) {
 	parts := int(s.session.params.Parts)
 	shards := len(s.layout.Shards)
 	p := &s.sent
+	p.others.reset()
 	p.s, p.step, p.rows, p.cursor = s, c.step, uint32(c.rows), c.cursor
 	if len(p.bodies) != shards*parts {
 		p.bodies = make([]body, shards*parts)
@@ -179,9 +182,15 @@ func (p *push) send(ctx context.Context, shard, part, parts int) error {
 	if body.size > 0 {
 		r.source = body
 	}
+	span := p.span(&m, body.size)
+	began := time.Now()
 	a, _, err := p.s.do(ctx, r)
 	if err != nil {
 		return err
+	}
+	span.End()
+	if a.Waited > 0 {
+		p.others.tell(began.Add(time.Duration(a.Waited) * time.Microsecond))
 	}
 	n := p.s.counters
 	n.pushes.Add(1)
@@ -191,4 +200,16 @@ func (p *push) send(ctx context.Context, shard, part, parts int) error {
 	}
 	p.s.session.shards[shard].advance(a)
 	return nil
+}
+
+// span begins that of a part. Where the servers record too, the flow from it ends where the part is applied, and one from there ends here.
+func (p *push) span(m *wire.Push, bytes int) trace.Span {
+	s := p.s.prof.pushes.Begin("push")
+	if s.Active() {
+		flow := func(kind string) uint64 {
+			return trace.FlowID(kind, trace.Key(m.Job, m.Worker), m.Incarnation, m.Step, uint64(m.Part), uint64(m.Group))
+		}
+		s.Peer, s.Step, s.Bytes, s.Out, s.In = groupName(m.Group), int64(m.Step), int64(bytes), flow("push"), flow("answer")
+	}
+	return s
 }

@@ -15,16 +15,17 @@ type servers struct {
 	session session
 	sent    push      // the step under way
 	pulls   sync.Pool // *pull
+	prof    *profile
 }
 
 func newServers(cfg Config, bulk *backend.Bulk, w *waits, n *counters) (*servers, error) {
 	lc, err := link.NewClient(link.Config{
 		Network: cfg.Network, Pair: bulk.Pair, Upgrade: bulk.Upgrade(), Cluster: cfg.Cluster,
 		// Two processes under one name are two peers: the name alone is no id.
-		ID: cfg.Worker + "-" + rand.Text()[:8], Info: owner(), Logger: cfg.Logger,
+		ID: cfg.Worker + "-" + rand.Text()[:8], Info: owner(), Logger: cfg.Logger, Trace: cfg.Trace,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &servers{cluster: newCluster(lc, cfg, w, n), cfg: cfg}, nil
+	return &servers{cluster: newCluster(lc, cfg, w, n), cfg: cfg, prof: newProfile(cfg.Trace)}, nil
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"errors"
+	"path/filepath"
 	"slices"
 
 	"github.com/urfave/cli/v2"
@@ -35,10 +37,14 @@ func serveCommand() *cli.Command {
 			&cli.BoolFlag{Name: "insecure", Usage: "listen on other than loopback without TLS or a token", EnvVars: program.Env("insecure")},
 			&cli.DurationFlag{Name: "peer-heartbeat", Usage: "how often a connection says that it lives; default: 500ms", EnvVars: program.Env("peer-heartbeat")},
 			&cli.DurationFlag{Name: "peer-suspect", Usage: "silence after which the other side is taken for dead; default: 2s", EnvVars: program.Env("peer-suspect")},
+			program.ProfileFlag(", at the end"),
 		}, program.NetworkFlags(), program.BulkFlags(), program.LogFlags("info"), program.ConfigFlags()),
 		Action: serve,
 	}
 }
+
+// serverID is a server's number in profiles, above all ranks of workers; that of several is told apart when they are merged.
+const serverID = 1000
 
 func serve(c *cli.Context) error {
 	if printed, err := program.PrintedConfig(c); printed || err != nil {
@@ -48,11 +54,16 @@ func serve(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	profile, err := program.NewProfile(c, "server "+cmp.Or(cfg.Name, filepath.Base(cfg.Dir)), serverID, "")
+	if err != nil {
+		return err
+	}
+	cfg.Trace = profile.Recorder()
 	s, err := ps.New(cfg)
 	if err != nil {
 		return &program.UsageError{Err: err}
 	}
-	err = s.Run(c.Context)
+	err = profile.With(c.Context, s.Run)
 	if _, ok := errors.AsType[*ps.ConfigError](err); ok {
 		return &program.UsageError{Err: err}
 	}

@@ -70,13 +70,13 @@ func (a *admission) block(p pushRef) {
 	j, w := a.job, a.worker
 	switch {
 	case !j.Begun:
-		a.wait = need{"step 0 waits for workers:", uint64(j.Params.World)}
+		a.wait = need{what: "step 0 waits for workers:", n: uint64(j.Params.World)}
 	case j.Held != nil && j.Held.T <= p.step:
-		a.wait = need{"a plan is not in force yet:", j.Held.ID}
+		a.wait = need{what: "a plan is not in force yet:", n: j.Held.ID}
 	case j.Params.Sync == wire.BSP && p.step > j.Clock:
-		a.wait = need{"the clock is", j.Clock}
+		a.wait = need{what: "the clock is", n: j.Clock}
 	case j.Params.Sync == wire.BSP && j.Parts != 0 && !w.InStep && p.step == j.Clock:
-		a.wait = need{"the step in progress has other contributors:", j.Clock}
+		a.wait = need{what: "the step in progress has other contributors:", n: j.Clock}
 	default:
 		return
 	}

@@ -40,6 +40,8 @@ func (g *Group) apply(ctx context.Context, p *prepared, index, term uint64) any 
 	if g.broken != nil {
 		return g.broken
 	}
+	span := g.applying(p)
+	defer span.End()
 	g.reserve(ctx, p)
 	g.views.settle() // most of them before the lock is taken
 	g.mu.Lock()

@@ -17,6 +17,7 @@ import (
 	"hcclps/ps/snapshot"
 	"hcclps/ps/table"
 	"hcclps/ps/wire"
+	"hcclps/trace"
 )
 
 // maxPart bounds a log entry, beside the log's own bound.
@@ -37,6 +38,7 @@ type Config struct {
 	Refuse     func() string        // why no push can be taken now, "" = it can; nil: never
 	Heartbeat  time.Duration        // default 300 ms
 	Logger     *slog.Logger         // nil = discard
+	Trace      *trace.Recorder      // gets what the group does; nil = nobody
 	Bugs       Bugs                 // planted faults
 }
 
@@ -108,6 +110,7 @@ type Group struct {
 	views    views     // answers to pulls, under way
 	dups     counters
 	last     lastSnapshot
+	tracks   tracks
 
 	mu      sync.RWMutex
 	state   *State        // replaced by restores
@@ -131,7 +134,8 @@ func New(cfg Config) (*Group, error) {
 	g := &Group{
 		cfg: cfg, scratch: cfg.Log == nil, maxEntry: maxPart,
 		inbox: newInbox(cfg.Budget), memory: cfg.Budget.memory, fresh: newBarriers(), changed: make(chan struct{}),
-		state: NewState(StateConfig{HashSeed: cfg.Layout().HashSeed, CopyBudget: cfg.CopyBudget, Alone: cfg.Log == nil, Bugs: cfg.Bugs}),
+		tracks: newTracks(cfg.Trace, cfg.Group),
+		state:  NewState(StateConfig{HashSeed: cfg.Layout().HashSeed, CopyBudget: cfg.CopyBudget, Alone: cfg.Log == nil, Bugs: cfg.Bugs}),
 	}
 	if g.scratch {
 		g.log = newScratch(g)

@@ -51,8 +51,10 @@ type contribution struct {
 	sections []wire.Section // of body
 	bytes    int
 	since    time.Time
-	pooled   bool // body goes back to the inbox
-	whole    bool // the body is here and checked: from now on it belongs to the inbox
+	arrived  time.Time // bsp: when it was whole, and
+	joined   time.Time // when those of the other workers were; zero: there are none
+	pooled   bool      // body goes back to the inbox
+	whole    bool      // the body is here and checked: from now on it belongs to the inbox
 	proposed bool
 }
 
@@ -170,7 +172,9 @@ func (b *inbox) arrive(c *contribution, bsp bool) bool {
 		return false
 	}
 	c.whole = true
-	if !bsp {
+	if bsp {
+		c.arrived = time.Now()
+	} else {
 		b.solo = append(b.solo, c)
 	}
 	return true
@@ -255,9 +259,13 @@ func (b *inbox) collect(s *State, limit int) (messages []*request, batches []bat
 	messages, b.messages = b.messages, nil
 	bytes := 0
 	take := func(j *job, from []*contribution) {
+		now := time.Now()
 		for _, c := range from {
 			c.proposed = true
 			bytes += c.bytes
+			if len(from) > 1 {
+				c.joined = now
+			}
 		}
 		ref := from[0].ref
 		batches = append(batches, batch{from, ref.step, ref.part, j.rate(ref.step), j.Params.Sum})

@@ -8,6 +8,7 @@ import (
 
 	"hcclps/ps/update"
 	"hcclps/ps/wire"
+	"hcclps/trace"
 )
 
 const (
@@ -25,6 +26,7 @@ type flight struct {
 	entry   []byte
 	batches []batch
 	message *request // nil: batches, or a check
+	span    trace.Span
 }
 
 // want is how many answers the entry has.
@@ -219,6 +221,10 @@ func (p *proposer) send(f flight, next proposal) {
 	for i := range next.entry.Steps {
 		next.size += itemSize(&next.entry.Steps[i])
 	}
+	if !p.g.scratch {
+		f.span = p.g.tracks.entries.Begin("propose")
+		f.span.Bytes = int64(next.size)
+	}
 	f.future, f.entry = p.g.log.propose(next)
 	p.follow(f)
 }
@@ -226,6 +232,7 @@ func (p *proposer) send(f flight, next proposal) {
 // land hands the answers of an applied entry to those who wait.
 func (g *Group) land(f flight) {
 	err := f.future.Error()
+	f.span.End()
 	answers, ok := f.future.Response().([]wire.Answer)
 	if err == nil {
 		g.memory.Put(f.entry) // the log has its copy

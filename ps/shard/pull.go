@@ -18,8 +18,9 @@ const (
 
 // need is what a pull waits for: put into words only when someone asks.
 type need struct {
-	what string // "" if nothing
-	n    uint64
+	what   string // "" if nothing
+	n      uint64
+	others bool // it is other workers that keep it waiting, and not this worker's own push
 }
 
 func (w need) String() string { return fmt.Sprintf("%s %d", w.what, w.n) }
@@ -29,7 +30,7 @@ func (w need) String() string { return fmt.Sprintf("%s %d", w.what, w.n) }
 // may answer. leader is needed under asp alone.
 func (s *State) readable(m *wire.Pull, leader bool) (ready bool, wait need, answer wire.Answer) {
 	if s.index < m.Index {
-		return false, need{"entry", m.Index}, answer
+		return false, need{what: "entry", n: m.Index}, answer
 	}
 	j, w := s.jobs[m.Job], (*worker)(nil)
 	if m.Worker != "" {
@@ -45,18 +46,18 @@ func (s *State) readable(m *wire.Pull, leader bool) (ready bool, wait need, answ
 	sync := j.Params.Sync
 	switch {
 	case w != nil && w.Done < m.Own:
-		return false, need{"own step", m.Own - 1}, answer
+		return false, need{what: "own step", n: m.Own - 1}, answer
 	case m.Step == wire.Infinity:
-		return j.over(), need{"the last step of all after clock", j.Clock}, answer
+		return j.over(), need{"the last step of all after clock", j.Clock, true}, answer
 	case sync == wire.BSP && j.Clock > m.Step:
 		return false, wait, j.answer(wire.Past, fmt.Sprintf("pull of step %d: the shard's clock is %d", m.Step, j.Clock))
 	case sync == wire.BSP:
-		return j.Clock == m.Step, need{"clock", m.Step}, answer
+		return j.Clock == m.Step, need{what: "clock", n: m.Step}, answer
 	case sync == wire.SSP && w != nil && w.Done < m.Step:
-		return false, need{"own step", m.Step - 1}, answer
+		return false, need{what: "own step", n: m.Step - 1}, answer
 	case sync == wire.SSP:
 		lag := min(m.Step, uint64(j.Params.Staleness))
-		return j.slowest() >= m.Step-lag, need{"completed steps of all:", m.Step - lag}, answer
+		return j.slowest() >= m.Step-lag, need{"completed steps of all:", m.Step - lag, true}, answer
 	}
 	return leader, wait, answer
 }
@@ -64,6 +65,11 @@ func (s *State) readable(m *wire.Pull, leader bool) (ready bool, wait need, answ
 // pull answers one pull. Prefetch sends keys early: the pull is parked until
 // its clock is there.
 func (g *Group) pull(ctx context.Context, m *wire.Pull, bodyLen int, r Request) {
+	span := g.tracks.pulls.Begin("pull")
+	if span.Peer = m.Worker; m.Step != wire.Infinity {
+		span.Step = int64(m.Step)
+	}
+	defer span.End()
 	body, err := g.body(ctx, bodyLen, r)
 	if body.kept {
 		defer g.memory.Put(body.body)
@@ -133,10 +139,15 @@ func (g *Group) tryPull(ctx context.Context, m *wire.Pull, sections []wire.Secti
 		g.reply(r, g.elsewhere())
 		return true, nil
 	}
+	if !spot.parked.IsZero() {
+		a.Waited = g.tracks.waited(m.Step, spot.parked, time.Now())
+	}
 	v := g.views.get()
 	defer g.views.free.Put(v)
 	if ready {
+		waited := a.Waited
 		a = g.look(m, sections, v)
+		a.Waited = waited
 	}
 	if v.size >= viewBytes {
 		g.views.enter(v)
@@ -199,9 +210,10 @@ type parking struct {
 type parkedSession struct{ job, worker string }
 
 type parkedPull struct {
-	m     *wire.Pull
-	since time.Time
-	why   need
+	m      *wire.Pull
+	since  time.Time
+	why    need
+	parked time.Time // since when it waits for other workers; zero: it does not
 }
 
 // enter gives a pull a place, or nil when its session has too many.
@@ -224,7 +236,9 @@ func (p *parking) enter(m *wire.Pull) *parkedPull {
 func (p *parking) wait(spot *parkedPull, why need) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	spot.why = why
+	if spot.why = why; why.others && spot.parked.IsZero() {
+		spot.parked = time.Now()
+	}
 }
 
 func (p *parking) leave(spot *parkedPull) {

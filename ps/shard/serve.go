@@ -23,7 +23,10 @@ const (
 func (g *Group) Serve(ctx context.Context, m wire.Message, bodyLen int, r Request) {
 	switch m := m.(type) {
 	case *wire.Push:
-		g.reply(r, g.final(ctx, g.push(ctx, m, bodyLen, r)))
+		span := g.answering(m, bodyLen)
+		a := g.push(ctx, m, bodyLen, r)
+		span.End()
+		g.reply(r, g.final(ctx, a))
 	case *wire.Pull:
 		g.pull(ctx, m, bodyLen, r)
 	case *wire.Probe:
@@ -83,7 +86,9 @@ func (g *Group) push(ctx context.Context, m *wire.Push, bodyLen int, r Request) 
 		if c.answer.Duplicate {
 			g.dups.add(m.Job)
 		}
-		return c.answer
+		a := c.answer
+		a.Waited = g.tracks.waited(m.Step, c.arrived, c.joined)
+		return a
 	case <-patience.C: // the push stays here; sent again it goes on waiting
 		return wire.Answer{Status: wire.Pending, After: busyAfter, Detail: g.waitsFor(ref)}
 	case <-ctx.Done():

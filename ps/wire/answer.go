@@ -47,6 +47,7 @@ type Answer struct {
 	Clock     uint64 // steps complete on this shard
 	Done      uint64 // steps this worker has completed on this shard
 	Cursor    []byte // Fence: data position after step Done-1
+	Waited    uint32 // Push, Pull: microseconds of it that passed until other workers were there
 }
 
 func (a *Answer) fields(c *coder) {
@@ -60,6 +61,7 @@ func (a *Answer) fields(c *coder) {
 	c.u64(&a.Clock)
 	c.u64(&a.Done)
 	c.bytes(&a.Cursor)
+	c.u32(&a.Waited)
 }
 
 // AppendAnswer writes an answer's head.

@@ -22,7 +22,7 @@ import (
 )
 
 // Version is the first byte of every head. A receiver refuses another one.
-const Version = 1
+const Version = 2
 
 // Kind is the second byte of a head.
 type Kind uint8

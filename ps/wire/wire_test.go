@@ -93,7 +93,7 @@ func TestEntriesRoundTripAndPayloadsAreReadInPlace(t *testing.T) {
 }
 
 func TestAnswerRoundTrip(t *testing.T) {
-	a := wire.Answer{Status: wire.Fenced, Detail: "why", Leader: "id", After: 20, Duplicate: true, Term: 1, Index: 2, Clock: 3, Done: 4, Cursor: []byte("c")}
+	a := wire.Answer{Status: wire.Fenced, Detail: "why", Leader: "id", After: 20, Duplicate: true, Term: 1, Index: 2, Clock: 3, Done: 4, Cursor: []byte("c"), Waited: 5}
 	got, err := wire.DecodeAnswer(wire.AppendAnswer(nil, a))
 	if err != nil || !reflect.DeepEqual(got, a) {
 		t.Errorf("got %+v, %v", got, err)
