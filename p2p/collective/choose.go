@@ -75,6 +75,19 @@ func (c chooser) choose(op Op, n int) Choice {
 	return best
 }
 
+// messages is the chooser for an operation that goes through a Comm even where memory is shared.
+func (c chooser) messages() chooser {
+	c.shared, c.together = false, false
+	pinned := make(Algorithms)
+	for op, choice := range c.pinned {
+		if choice.Level0 != SHM && choice.Level1 != SHM {
+			pinned[op] = choice
+		}
+	}
+	c.pinned = pinned
+	return c
+}
+
 // predict is the seconds of an operation by a choice.
 func (c chooser) predict(op Op, n int, choice Choice) float64 {
 	link := c.inside

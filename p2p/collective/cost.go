@@ -10,7 +10,8 @@ import (
 type Link struct {
 	// Alpha is the time of a message without bytes.
 	Alpha time.Duration
-	// Post is the part of Alpha that a rank is busy, which every further message that it sends at the same time takes again.
+	// Post is the part of Alpha that a rank is busy, which every further message that it sends at the same time takes again: to another peer, a
+	// further piece, or one that does not fit beside the fingerprint before it.
 	Post time.Duration
 	// Bandwidth is in bytes per second; beta is its inverse.
 	Bandwidth float64
@@ -36,6 +37,19 @@ func defaultLink(transport string) Link {
 // step is the seconds of one message of n bytes, of which reduced are folded.
 func (l Link) step(n, reduced float64) float64 {
 	return l.Alpha.Seconds() + n/l.Bandwidth + reduced/l.Reduce
+}
+
+// cut is the seconds that sending n bytes in pieces takes more than sending them at once.
+func (l Link) cut(n float64) float64 {
+	return float64(pieces(int(n), DefaultPiece)-1) * l.Post.Seconds()
+}
+
+// greet is the seconds that the fingerprints take that go before the first message to each of some peers, unless they have it in them.
+func (l Link) greet(n float64, peers int) float64 {
+	if n <= inlineMax {
+		return 0
+	}
+	return float64(peers) * l.Post.Seconds()
 }
 
 // burst is the seconds in which a rank sends n bytes to each of count peers at once.
@@ -68,7 +82,7 @@ func cost(l Link, w work, a Algorithm) float64 {
 	case ReduceScatter:
 		return costReduceScatter(l, w, a)
 	case AllGather:
-		return costAllGather(l, w, a)
+		return costAllGather(l, w, a) + l.greet(n/float64(w.ranks), contacts(a, w.ranks))
 	case Broadcast:
 		return costBroadcast(l, w, a)
 	case Reduce:
@@ -81,9 +95,9 @@ func cost(l Link, w work, a Algorithm) float64 {
 	case AlltoAll, AlltoAllV:
 		part := n / float64(w.ranks)
 		if a == Mesh {
-			return l.burst(part, w.ranks-1)
+			return l.burst(part, w.ranks-1) + l.greet(part, w.ranks-1)
 		}
-		return float64(w.ranks-1) * l.step(part, 0)
+		return float64(w.ranks-1)*l.step(part, 0) + l.greet(part, w.ranks-1)
 	case Barrier:
 		return log2(w.ranks) * l.Alpha.Seconds()
 	default:
@@ -93,7 +107,7 @@ func cost(l Link, w work, a Algorithm) float64 {
 
 // costRooted is a root that has a part for, or takes one from, every other: all n bytes but its own cross its end.
 func costRooted(l Link, n float64, ranks int) float64 {
-	return l.burst(n/float64(ranks), ranks-1)
+	return l.burst(n/float64(ranks), ranks-1) + l.greet(n/float64(ranks), ranks-1)
 }
 
 func costAllReduce(l Link, w work, a Algorithm) float64 {
@@ -102,11 +116,11 @@ func costAllReduce(l Link, w work, a Algorithm) float64 {
 	case a == Tree:
 		return costTreeReduce(l, w) + costBroadcast(l, w, Tree)
 	case a == Mesh && small(w.n, w.ranks):
-		return l.burst(n, w.ranks-1) + float64(w.ranks-1)*n/l.Reduce
+		return l.burst(n, w.ranks-1) + l.greet(n, w.ranks-1) + float64(w.ranks-1)*n/l.Reduce
 	case a == HalvingDoubling && !w.ordered:
 		q := power(w.ranks)
 		share := (q - 1) / q * n
-		seconds := 2*math.Log2(q)*l.Alpha.Seconds() + 2*share/l.Bandwidth + share/l.Reduce
+		seconds := 2*math.Log2(q)*l.Alpha.Seconds() + 2*share/l.Bandwidth + share/l.Reduce + 2*l.halved(n, q) + l.greet(n/2, int(math.Log2(q)))
 		if int(q) != w.ranks {
 			seconds += l.step(n, n) + l.step(n, 0)
 		}
@@ -121,17 +135,17 @@ func costReduceScatter(l Link, w work, a Algorithm) float64 {
 	share := (p - 1) / p * n
 	switch {
 	case a == Mesh || w.ordered:
-		return l.burst(n/p, w.ranks-1) + share/l.Reduce
+		return l.burst(n/p, w.ranks-1) + (p-1)*l.cut(n/p) + share/l.Reduce + l.greet(n/p, w.ranks-1)
 	case a == HalvingDoubling:
 		q := power(w.ranks)
 		half := (q - 1) / q * n
-		seconds := math.Log2(q)*l.Alpha.Seconds() + half/l.Bandwidth + half/l.Reduce
+		seconds := math.Log2(q)*l.Alpha.Seconds() + half/l.Bandwidth + half/l.Reduce + l.halved(n, q) + l.greet(n/2, int(math.Log2(q)))
 		if int(q) != w.ranks {
 			seconds += l.step(n, n) + l.step(n/p, 0)
 		}
 		return seconds
 	case a == Ring:
-		return (p - 1) * l.step(n/p, n/p)
+		return (p-1)*(l.step(n/p, n/p)+l.cut(n/p)) + l.greet(n/p, 1)
 	default:
 		return math.Inf(1)
 	}
@@ -144,13 +158,13 @@ func costAllGather(l Link, w work, a Algorithm) float64 {
 		return l.burst(n/p, w.ranks-1)
 	case HalvingDoubling:
 		q := power(w.ranks)
-		seconds := math.Log2(q)*l.Alpha.Seconds() + (q-1)/q*n/l.Bandwidth
+		seconds := math.Log2(q)*l.Alpha.Seconds() + (q-1)/q*n/l.Bandwidth + l.halved(n, q)
 		if int(q) != w.ranks {
 			seconds += l.step(n/p, 0) + l.step(n, 0)
 		}
 		return seconds
 	case Ring:
-		return (p - 1) * l.step(n/p, 0)
+		return (p - 1) * (l.step(n/p, 0) + l.cut(n/p))
 	default:
 		return math.Inf(1)
 	}
@@ -160,13 +174,13 @@ func costBroadcast(l Link, w work, a Algorithm) float64 {
 	n := float64(w.n)
 	switch a {
 	case Tree, HalvingDoubling:
-		return log2(w.ranks) * l.step(n, 0)
+		return log2(w.ranks) * (l.step(n, 0) + l.greet(n, 1))
 	case Mesh:
 		part := n / float64(w.ranks)
-		return l.burst(part, w.ranks-1) + l.burst(part, w.ranks-1)
-	case Ring:
-		k := float64(pieces(w.n, DefaultPiece))
-		return (float64(w.ranks) - 2 + k) * l.step(n/k, 0)
+		return 2 * (l.burst(part, w.ranks-1) + l.greet(part, w.ranks-1))
+	case Ring: // pieces follow each other
+		k, hops := float64(pieces(w.n, DefaultPiece)), float64(w.ranks-1)
+		return hops*(l.Alpha.Seconds()+l.greet(n, 1)) + (hops-1+k)*n/k/l.Bandwidth + l.cut(n)
 	default:
 		return math.Inf(1)
 	}
@@ -175,9 +189,29 @@ func costBroadcast(l Link, w work, a Algorithm) float64 {
 func costTreeReduce(l Link, w work) float64 {
 	n, p := float64(w.n), w.ranks
 	if w.ordered {
-		return l.Alpha.Seconds() + float64(p-1)*n*(1/l.Bandwidth+1/l.Reduce)
+		return l.Alpha.Seconds() + float64(p-1)*n*(1/l.Bandwidth+1/l.Reduce) + l.greet(n, 1)
 	}
-	return log2(p) * l.step(n, n)
+	return log2(p) * (l.step(n, n) + l.greet(n, 1))
+}
+
+// halved is the seconds that the pieces of halves, quarters and so on take more than whole ones, down to 1/q.
+func (l Link) halved(n, q float64) (seconds float64) {
+	for part := n / 2; part >= n/q && part >= DefaultPiece; part /= 2 {
+		seconds += l.cut(part)
+	}
+	return seconds
+}
+
+// contacts is to how many peers a rank sends in an AllGather.
+func contacts(a Algorithm, ranks int) int {
+	switch a {
+	case Mesh:
+		return ranks - 1
+	case HalvingDoubling:
+		return int(log2(ranks))
+	default:
+		return 1
+	}
 }
 
 // costShared is what ranks take that share memory, each of which can copy and fold as fast as it reduces.

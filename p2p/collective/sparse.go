@@ -64,11 +64,12 @@ func (g *Group) sparse(t team, v vector, send Sparse, recv *Sparse) error {
 		recv.Keys, recv.Rows = append(recv.Keys[:0], send.Keys...), append(recv.Rows[:0], send.Rows...)
 		return nil
 	}
-	keys, err := g.everyKey(t, v, send.Keys)
+	model := g.choose.messages()
+	keys, err := everyKey(t, v, model, send.Keys)
 	if err != nil {
 		return err
 	}
-	s := &sparse{team: t, v: v, dim: send.Dim, keys: keys, mine: send.Rows, model: g.choose}
+	s := &sparse{team: t, v: v, dim: send.Dim, keys: keys, mine: send.Rows, model: model}
 	recv.Keys = append(recv.Keys[:0], s.merge(keys)...)
 	union := recv.Keys
 	recv.Rows = slices.Grow(recv.Rows[:0], len(union)*send.Dim)[:len(union)*send.Dim]
@@ -79,11 +80,11 @@ func (g *Group) sparse(t team, v vector, send Sparse, recv *Sparse) error {
 }
 
 // everyKey returns the keys of every rank.
-func (g *Group) everyKey(t team, v vector, mine []uint64) ([][]uint64, error) {
+func everyKey(t team, v vector, model chooser, mine []uint64) ([][]uint64, error) {
 	const word = 4
 	counts := t.scratch.take(word * t.size())
 	binary.LittleEndian.PutUint32(counts[word*t.me:], uint32(len(mine)))
-	by := g.choose.choose(AllGather, len(counts)).Level1
+	by := model.choose(AllGather, len(counts)).Level1
 	if err := allGather(t, by, vector{width: word, piece: v.piece}, counts, equal(word, t.size())); err != nil {
 		return nil, err
 	}
@@ -97,7 +98,7 @@ func (g *Group) everyKey(t team, v vector, mine []uint64) ([][]uint64, error) {
 	}
 	all := t.scratch.take(total)
 	copy(parts.part(all, t.me), vec.BytesOfUint64s(mine))
-	by = g.choose.choose(AllGather, total).Level1
+	by = model.choose(AllGather, total).Level1
 	if err := allGather(t, by, vector{width: 8, piece: v.piece}, all, parts); err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ const burst = time.Millisecond
 type Shape struct {
 	Bandwidth float64
 	Latency   time.Duration
+	Exact     bool // nothing catches up, as it must where timers fire late: for fake time
 }
 
 // Conn makes a connection whose writes are shaped; wrap both ends for both directions. Until Close a goroutine delivers what is on its way.
@@ -71,7 +72,11 @@ func (c *shaped) Write(b []byte) (int, error) {
 // pace waits until the link has taken n more bytes.
 func (c *shaped) pace(n int) bool {
 	now := time.Now()
-	if late := now.Add(-burst); c.free.Before(late) {
+	late := now.Add(-burst)
+	if c.shape.Exact {
+		late = now
+	}
+	if c.free.Before(late) {
 		c.free = late
 	}
 	if c.shape.Bandwidth > 0 {
