@@ -15,6 +15,7 @@ func (s *Step) Grad(of Tensor, grad []float32) error {
 	if o == nil || len(grad) != len(of.Data) {
 		return fmt.Errorf("gradient of %d floats for a tensor of shape %v", len(grad), of.Shape)
 	}
+	s.turn()
 	o.collect()
 	switch dim := o.dim(); {
 	case dense(o.reading.table):
@@ -54,6 +55,7 @@ func (o *operand) spreadFloats(grad []float32) {
 // to it row by row, instead of giving a batch's sum to Grad, gets the same bits
 // however a step's rows are cut into batches.
 func (s *Step) GradOf(d Tensor) []float32 {
+	s.turn()
 	d.of.collect()
 	return d.of.grad
 }

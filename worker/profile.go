@@ -124,6 +124,22 @@ func (w *stopwatch) turn(ph phase) time.Time {
 	return now
 }
 
+// begin begins a span inside of the phase.
+func (w *stopwatch) begin(name string) trace.Span {
+	if w == nil || w.now == evaluate {
+		return trace.Span{}
+	}
+	return w.p.train.Begin(name)
+}
+
+// turn is called with each gradient: the first one is where the model goes from forward to backward.
+func (s *Step) turn() {
+	if s.half.Name == "forward" {
+		s.half.End()
+		s.half = s.clock.begin("backward")
+	}
+}
+
 // leave ends a phase. What of it passed until other workers were there is time of waiting.
 func (s *stage) leave(others time.Time) {
 	if s.w == nil {

@@ -64,7 +64,11 @@ func (s *Step) read(ctx context.Context, r *reading) error {
 	if err != nil {
 		return err
 	}
-	return p.run(ctx, s.at(), nil)
+	stage := s.clock.enter(pulling, s.c.Clock())
+	var until latest
+	err = p.run(ctx, s.at(), &until)
+	stage.leave(until.time())
+	return err
 }
 
 func sized(b []float32, n int) []float32 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"hcclps/trace"
 	"hcclps/worker/dataset"
 )
 
@@ -40,6 +41,7 @@ type Step struct {
 	final    bool // read after every worker has finished
 
 	clock       *stopwatch // of the goroutine that trains; nil: another one's
+	half        trace.Span // forward, or backward
 	accumulates bool       // a step may be several batches
 	tallies     []*tally   // their gradients so far, in order of use
 
@@ -120,7 +122,10 @@ func (s *Step) missed(kind, feature string) {
 
 // forward runs the model over the batch.
 func (s *Step) forward(m Model) error {
-	if err := m.Step(s); err != nil {
+	s.half = s.clock.begin("forward")
+	err := m.Step(s)
+	s.half.End()
+	if err != nil {
 		return err
 	}
 	s.learn()
