@@ -23,13 +23,15 @@ type progress struct {
 	last    time.Time
 	longest time.Duration
 	rows    uint64
+	times   func() worker.Times // where time went so far
+	told    worker.Times        // at the line before
 }
 
 // barUnits is how finely the bar divides an epoch.
 const barUnits = 1000
 
-func newProgress(j *job) *progress {
-	p := &progress{j: j, out: j.c.App.ErrWriter, start: time.Now()}
+func newProgress(j *job, client *worker.Client) *progress {
+	p := &progress{j: j, out: j.c.App.ErrWriter, start: time.Now(), times: func() worker.Times { return client.Stats().Time }}
 	if j.cfg.Rank != 0 {
 		p.out = io.Discard
 	}
@@ -55,7 +57,7 @@ func (p *progress) step(s worker.Progress) {
 	if part == 0 && epoch > 0 { // the last batch of the epoch has been read
 		epoch--
 	}
-	what := fmt.Sprintf("epoch %d/%d  loss %.4f  %.0f rows/s", min(epoch+1, p.j.model.Epochs), p.j.model.Epochs, s.Loss, p.rate(now))
+	what := fmt.Sprintf("epoch %d/%d  loss %.4f  %.0f rows/s%s", min(epoch+1, p.j.model.Epochs), p.j.model.Epochs, s.Loss, p.rate(now), p.shares())
 	at := float64(epoch) + p.j.data.Progress()
 	if p.bar == nil {
 		fmt.Fprintf(p.out, "%3.0f %%  %s\n", 100*at/float64(p.j.model.Epochs), what)
@@ -63,6 +65,19 @@ func (p *progress) step(s worker.Progress) {
 	}
 	p.bar.Describe(what)
 	_ = p.bar.Set(int(at * barUnits)) // a bar that cannot be drawn is no reason to fail
+}
+
+// shares says where time went since the line before.
+func (p *progress) shares() string {
+	now := p.times()
+	since := now.Minus(p.told)
+	all := since.Sum()
+	if all <= 0 {
+		return ""
+	}
+	p.told = now
+	percent := func(d time.Duration) int { return int((200*d + all) / (2 * all)) }
+	return fmt.Sprintf("  compute %d%% read %d%% pull %d%% push %d%% wait %d%%", percent(since.Compute), percent(since.Read), percent(since.Pull), percent(since.Push), percent(since.Wait))
 }
 
 func (p *progress) rate(now time.Time) float64 {

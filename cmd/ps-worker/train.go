@@ -125,7 +125,7 @@ func (j *job) train(ctx context.Context, client *worker.Client) error {
 	if err != nil {
 		return err
 	}
-	bar := newProgress(j)
+	bar := newProgress(j, client)
 	j.how.OnStep = func(p worker.Progress) {
 		bar.step(p)
 		pause(ctx, j.c.Duration("step-delay"))
