@@ -31,30 +31,40 @@ const (
 // Config says where the servers are and who this worker is. Zero values are
 // good defaults but for Servers.
 type Config struct {
-	Servers    []string              // addresses of any servers of the cluster
-	Cluster    string                // its name; "hcclps"
-	Job        string                // what workers share; "job"
-	Worker     string                // the worker's stable name; "worker-RANK"
-	Rank       int                   // [0, World)
-	World      int                   // workers of the job; 1
-	Sync       Sync                  // fixed by the job's first worker, like the next four
-	Staleness  int                   // SSP only, steps
-	Parts      int                   // parts a step is cut into, a power of two <= 64; 1
-	Sum        bool                  // gradients are summed, not averaged over rows
-	Seed       uint64                // of initial parameters and of the order of rows
-	Data       string                // what the batches are cut from, in words: a job is resumed on the same data only
-	Mode       Mode                  // where parameters are; PS
-	Meet       world.Config          // of AllReduce and Hybrid: where workers meet; ranks, Network, Pair, Job, Info and Logger are filled in
-	RankOrder  bool                  // of AllReduce and Hybrid: sums of dense gradients have the bits that servers would give them
-	Algorithms collective.Algorithms // of the collectives; see collective.ParseAlgorithms
-	Network    link.Network          // nil: sockets without TLS or token; backend.OpenSockets makes others
-	Bulk       backend.Config        // what carries bulk, as far as the servers take it too
-	Deadline   time.Duration         // of one push, pull or session call; 60 s
-	Trace      *trace.Recorder       // what this client does is recorded there; nil: a recorder of its own, that is off until Profiler starts it
-	Logger     *slog.Logger          // nil: discard
+	Servers     []string              // addresses of any servers of the cluster
+	Cluster     string                // its name; "hcclps"
+	Job         string                // what workers share; "job"
+	Worker      string                // the worker's stable name; "worker-RANK"
+	Rank        int                   // [0, World)
+	World       int                   // workers of the job; 1
+	Sync        Sync                  // fixed by the job's first worker, like the next four
+	Staleness   int                   // SSP only, steps
+	Parts       int                   // parts a step is cut into, a power of two <= 64; 1
+	Sum         bool                  // gradients are summed, not averaged over rows
+	Seed        uint64                // of initial parameters and of the order of rows
+	Data        string                // what the batches are cut from, in words: a job is resumed on the same data only
+	Mode        Mode                  // where parameters are; PS
+	Meet        world.Config          // of AllReduce and Hybrid: where workers meet; ranks, Network, Pair, Job, Info and Logger are filled in
+	RankOrder   bool                  // of AllReduce and Hybrid: sums of dense gradients have the bits that servers would give them
+	Algorithms  collective.Algorithms // of the collectives; see collective.ParseAlgorithms
+	MaxRebuilds int                   // of AllReduce: how often workers go on without one that is lost, and 0 is DefaultMaxRebuilds; or NoRebuilds
+	Network     link.Network          // nil: sockets without TLS or token; backend.OpenSockets makes others
+	Bulk        backend.Config        // what carries bulk, as far as the servers take it too
+	Deadline    time.Duration         // of one push, pull or session call; 60 s
+	Trace       *trace.Recorder       // what this client does is recorded there; nil: a recorder of its own, that is off until Profiler starts it
+	Logger      *slog.Logger          // nil: discard
 }
 
+// How often the workers of a job go on without one that is lost.
+const (
+	DefaultMaxRebuilds = 3
+	NoRebuilds         = -1
+)
+
 func (cfg Config) withDefaults() Config {
+	if cfg.MaxRebuilds == 0 {
+		cfg.MaxRebuilds = DefaultMaxRebuilds
+	}
 	if cfg.Cluster == "" {
 		cfg.Cluster = "hcclps"
 	}
@@ -190,6 +200,7 @@ func (c *Client) open(ctx, run context.Context, bulk *backend.Bulk) error {
 	}
 	if c.cfg.Mode.peers() {
 		c.local = newReplica(c.cfg, &c.waits, &c.counters)
+		c.local.adopt = c.adopt
 		if c.cfg.World > 1 {
 			var err error
 			if c.local.peers, err = openPeers(ctx, c.cfg, bulk.Pair, func(part func(context.Context) error) { c.run(run, part) }); err != nil {
@@ -211,6 +222,42 @@ func (c *Client) resume(r resumed) {
 	c.step.Store(r.step)
 	for _, t := range r.tables {
 		c.tables[t.Name] = newTable(t)
+	}
+}
+
+// adopt takes over what a table is now, in the handles that models have.
+func (c *Client) adopt(t wire.Table) {
+	if h := c.tables[t.Name]; h != nil {
+		h.Table = t
+		return
+	}
+	c.tables[t.Name] = newTable(t)
+}
+
+// meet makes the parameters of all workers the same before they are used.
+func (c *Client) meet(ctx context.Context) error {
+	r := c.local
+	if r == nil || r.met {
+		return nil
+	}
+	if r.peers != nil {
+		if err := r.meet(ctx); err != nil {
+			return fmt.Errorf("meet the other workers: %w", err)
+		}
+	}
+	if c.servers != nil && r.clock != c.Clock() {
+		return fmt.Errorf("job %s is at step %d on the servers, and no worker has its dense tensors after it: begin a new job, from a saved model", c.cfg.Job, c.Clock())
+	}
+	r.met = true
+	c.follow()
+	return nil
+}
+
+// follow goes where the replica is.
+func (c *Client) follow() {
+	if c.servers == nil {
+		c.step.Store(c.local.now())
+		c.cursor = c.local.cursor
 	}
 }
 
@@ -243,11 +290,21 @@ func (c *Client) Abandon() {
 	c.done.Wait()
 }
 
-// Rank is this worker's number, 0 <= Rank < World.
-func (c *Client) Rank() int { return c.cfg.Rank }
+// Rank is this worker's number, 0 <= Rank < World. Of AllReduce it may change: see ErrRebuilt.
+func (c *Client) Rank() int {
+	if c.local != nil && c.local.peers != nil {
+		return c.local.rank()
+	}
+	return c.cfg.Rank
+}
 
 // World is the number of workers.
-func (c *Client) World() int { return int(c.params.World) }
+func (c *Client) World() int {
+	if c.local != nil && c.local.peers != nil {
+		return c.local.peers.world.Size()
+	}
+	return int(c.params.World)
+}
 
 // Clock is the number of steps this worker has completed.
 func (c *Client) Clock() uint64 { return c.step.Load() }

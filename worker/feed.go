@@ -45,8 +45,8 @@ func (c *Client) newFeed(src dataset.Source, epochs, accumulate int) feed {
 	return &claimed{s: c.servers, src: src, epochs: epochs, accumulate: accumulate}
 }
 
-// dealt is the bsp order: with n batches a step, in step k of an epoch, rank r
-// has the n batches from (k x world + r) x n on, so that n batches of m rows are
+// dealt is the bsp order: with n batches a step, a step that begins at batch b of an epoch has world x n of them, of which rank r
+// has the n from b + r x n on, so that n batches of m rows are
 // the rows of one batch of n x m, in their order. Every worker reads the stream,
 // so that all agree on how many steps an epoch has; in the last one some may have
 // fewer batches, or none and push an empty step.
@@ -55,14 +55,16 @@ type dealt struct {
 	rank, world int
 	epochs      int
 	accumulate  int // batches a step
-	epoch, step int
-	given       int // batches of step-1 that next has given; 0: no more to come
+	epoch       int
+	first       int // batch of the epoch that the step under way begins with
+	done        int // batches of the epoch up to the end of that step
+	given       int // batches of the step that next has given; 0: no more to come
 	probe       dataset.Batch
 }
 
 func (d *dealt) next(_ context.Context, b *dataset.Batch, _ bool) (turn, error) {
 	if d.given > 0 && d.given < d.accumulate {
-		ok, err := d.read(((d.step-1)*d.world+d.rank)*d.accumulate+d.given, b)
+		ok, err := d.read(d.first+d.rank*d.accumulate+d.given, b)
 		if err != nil {
 			return over, err
 		}
@@ -71,8 +73,8 @@ func (d *dealt) next(_ context.Context, b *dataset.Batch, _ bool) (turn, error) 
 			return another, nil
 		}
 	}
-	for d.given = 0; d.epoch < d.epochs; d.epoch, d.step = d.epoch+1, 0 {
-		first := d.step * d.world * d.accumulate
+	for d.given = 0; d.epoch < d.epochs; d.epoch, d.done = d.epoch+1, 0 {
+		first := d.done
 		probe := b
 		if d.rank != 0 {
 			probe = &d.probe
@@ -89,7 +91,7 @@ func (d *dealt) next(_ context.Context, b *dataset.Batch, _ bool) (turn, error) 
 				return over, err
 			}
 		}
-		d.step++
+		d.first, d.done = first, first+d.world*d.accumulate
 		if d.given = 1; !ok {
 			d.given = 0
 			*b = dataset.Batch{}
@@ -108,29 +110,32 @@ func (d *dealt) read(batch int, b *dataset.Batch) (bool, error) {
 
 func (d *dealt) at() int { return d.epoch }
 
-// dealtCursor is the length of a bsp cursor: u32 epoch, u32 batches a step - 1,
-// u64 step of the epoch.
-const dealtCursor = 16
+// A bsp cursor: u32 epoch, u32 batches a step - 1 and countsBatches, u64 batches of the epoch that are behind it. These and not steps, since
+// the number of workers may change.
+const (
+	dealtCursor   = 16
+	countsBatches = 1 << 31
+)
 
 func (d *dealt) cursor() []byte {
 	b := binary.LittleEndian.AppendUint32(make([]byte, 0, wire.MaxCursor), uint32(d.epoch))
-	b = binary.LittleEndian.AppendUint32(b, uint32(d.accumulate-1))
-	return binary.LittleEndian.AppendUint64(b, uint64(d.step))
+	b = binary.LittleEndian.AppendUint32(b, uint32(d.accumulate-1)|countsBatches)
+	return binary.LittleEndian.AppendUint64(b, uint64(d.done))
 }
 
 func (d *dealt) resume(cursor []byte) error {
-	d.epoch, d.step, d.given = 0, 0, 0
+	d.epoch, d.done, d.given = 0, 0, 0
 	if cursor == nil {
 		return nil
 	}
-	if len(cursor) != dealtCursor {
-		return fmt.Errorf("resume data: cursor of %d bytes is not one of bsp: was the job run with another --sync?", len(cursor))
+	if len(cursor) != dealtCursor || binary.LittleEndian.Uint32(cursor[4:])&countsBatches == 0 {
+		return fmt.Errorf("resume data: cursor of %d bytes is not one of bsp: was the job run with another --sync, or by another version?", len(cursor))
 	}
-	if n := int(binary.LittleEndian.Uint32(cursor[4:])) + 1; n != d.accumulate {
+	if n := int(binary.LittleEndian.Uint32(cursor[4:])&^countsBatches) + 1; n != d.accumulate {
 		return fmt.Errorf("resume data: the job has made steps of %d batches, now they are to be of %d: give the same Accumulate", n, d.accumulate)
 	}
 	d.epoch = int(binary.LittleEndian.Uint32(cursor))
-	d.step = int(binary.LittleEndian.Uint64(cursor[8:]))
+	d.done = int(binary.LittleEndian.Uint64(cursor[8:]))
 	return nil
 }
 

@@ -15,7 +15,7 @@ import (
 //	 0 u64 step                    40 f64 loss
 //	 8 u64 digest of tables        48 u64 rows of the loss
 //	16 u32 kind of a plan          56 u64 bytes of the body
-//	20 f32 rate of the plan        64 u8 flags: 1 the step is refused, and the body says why
+//	20 f32 rate of the plan        64 u8 flags: 1 the step is refused, and the body says why; 2 a worker waits to come in
 //	24 u64 step it is for          65 u8 bytes of the cursor, 6 x 0
 //	32 u64 rows                    72 64 bytes, the cursor and zeros
 type head struct {
@@ -26,6 +26,7 @@ type head struct {
 	loss    loss
 	body    uint64
 	refused bool
+	waiting bool
 	cursor  []byte
 }
 
@@ -38,6 +39,7 @@ const (
 	maxHeadRows = 1 << 48
 
 	flagRefused = 1
+	flagWaiting = 2
 )
 
 var errHead = errors.New("head of a step cannot be")
@@ -55,7 +57,10 @@ func (h *head) encode(b []byte) {
 	le.PutUint64(b[48:], uint64(h.loss.rows))
 	le.PutUint64(b[56:], h.body)
 	if h.refused {
-		b[64] = flagRefused
+		b[64] |= flagRefused
+	}
+	if h.waiting {
+		b[64] |= flagWaiting
 	}
 	b[65] = byte(copy(b[cursorAt:headSize], h.cursor))
 }
@@ -69,10 +74,10 @@ func decodeHead(b []byte) (head, error) {
 		step: le.Uint64(b), schema: le.Uint64(b[8:]),
 		plan: wire.Plan{Kind: wire.PlanKind(le.Uint32(b[16:])), Rate: math.Float32frombits(le.Uint32(b[20:])), T: le.Uint64(b[24:])},
 		rows: le.Uint64(b[32:]), loss: loss{math.Float64frombits(le.Uint64(b[40:])), int(le.Uint64(b[48:]))}, body: le.Uint64(b[56:]),
-		refused: b[64]&flagRefused != 0,
+		refused: b[64]&flagRefused != 0, waiting: b[64]&flagWaiting != 0,
 	}
 	n := int(b[65])
-	if b[64]&^flagRefused != 0 || n > headSize-cursorAt || h.body > maxBody || h.rows > maxHeadRows || uint64(h.loss.rows) > maxHeadRows {
+	if b[64]&^(flagRefused|flagWaiting) != 0 || n > headSize-cursorAt || h.body > maxBody || h.rows > maxHeadRows || uint64(h.loss.rows) > maxHeadRows {
 		return head{}, fmt.Errorf("%d rows, body of %d bytes, cursor of %d: %w", h.rows, h.body, n, errHead)
 	}
 	if n > 0 {

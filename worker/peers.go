@@ -63,7 +63,8 @@ func (p *peers) form(ctx context.Context, w *world.World) error {
 	}
 	g := p.group
 	p.start(func(ctx context.Context) error {
-		if err := g.Run(ctx); err != nil {
+		defer context.AfterFunc(ctx, func() { _ = g.Close() })() // which is its good end
+		if err := g.Run(context.WithoutCancel(ctx)); err != nil {
 			p.log.Debug("the group of workers has ended", "err", err) // whoever waits for an operation is told
 		}
 		return nil

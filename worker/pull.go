@@ -25,6 +25,9 @@ type Read struct {
 // always the worker's own. Rows never pushed to are their initial values, and
 // pulling them changes nothing. Shards are asked in parallel.
 func (c *Client) Pull(ctx context.Context, reads ...Read) error {
+	if err := c.meet(ctx); err != nil {
+		return err
+	}
 	p, err := c.store.read(reads)
 	if err != nil {
 		return fmt.Errorf("pull: %w", err)

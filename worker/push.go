@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -35,11 +36,17 @@ func (c *Client) Push(ctx context.Context, rows int, cursor []byte, grads ...Gra
 // push gives a step to the store. It returns what all workers have lost in it, as far
 // as the store knows.
 func (c *Client) push(ctx context.Context, s *commit) (outcome, error) {
+	if err := c.meet(ctx); err != nil {
+		return outcome{}, err
+	}
 	s.step = c.Clock()
 	if len(s.cursor) > wire.MaxCursor {
 		return outcome{}, fmt.Errorf("push step %d: cursor of %d bytes is over %d", s.step, len(s.cursor), wire.MaxCursor)
 	}
 	all, err := c.store.push(ctx, s)
+	if errors.Is(err, ErrRebuilt) {
+		c.follow()
+	}
 	if err != nil {
 		return all, fmt.Errorf("push step %d: %w", s.step, err)
 	}

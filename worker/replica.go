@@ -28,6 +28,11 @@ type replica struct {
 	reducer  update.Reducer
 	order    []uint32 // dense tensors that are summed by AllReduce, in the order in which that is done
 
+	adopt    func(wire.Table) // tells the client of a table as it is now
+	met      bool             // all workers have the same parameters
+	rebuilds int              // after workers were lost
+	cursor   []byte           // the data position after the last step, of rank 0
+
 	stop    uint64 // no step from here on
 	wish    wire.Plan
 	rates   []rateFrom // ascending
@@ -42,8 +47,8 @@ type replica struct {
 }
 
 type rateFrom struct {
-	from uint64
-	rate float32
+	From uint64  `json:"from"`
+	Rate float32 `json:"rate"`
 }
 
 // held is a table of a replica.
@@ -124,13 +129,19 @@ func (r *replica) table(id uint32) *held {
 // push implements store.
 func (r *replica) push(ctx context.Context, c *commit) (outcome, error) {
 	o, err := r.collect(ctx, c)
-	if err == nil {
-		err = r.apply(o)
-	}
 	if err != nil {
+		if r.peers != nil {
+			err = r.rebuild(ctx, err)
+		}
 		return outcome{}, err
 	}
-	return outcome{loss: o.loss()}, nil
+	if err := r.apply(o); err != nil {
+		return outcome{}, err
+	}
+	if o.waiting() {
+		err = r.rebuild(ctx, nil)
+	}
+	return outcome{loss: o.loss()}, err
 }
 
 // collect brings together what all workers give to a step, and touches nothing.
@@ -167,6 +178,9 @@ func (r *replica) head(c *commit) head {
 		plan: r.wish,
 	}
 	r.wish = wire.Plan{}
+	if r.peers != nil && r.cfg.Mode == AllReduce {
+		h.waiting = r.peers.world.Waiting() > 0
+	}
 	return h
 }
 
@@ -234,6 +248,11 @@ func (o *round) loss() loss {
 	return all
 }
 
+// waiting says whether somebody has seen that a worker waits to come in.
+func (o *round) waiting() bool {
+	return slices.ContainsFunc(o.heads, func(h head) bool { return h.waiting })
+}
+
 // rows is the number of rows of data behind a step.
 func (o *round) rows() uint64 {
 	n := uint64(0)
@@ -273,6 +292,7 @@ func (r *replica) apply(o *round) error {
 	}
 	r.plans(o)
 	r.applied += uint64(len(o.heads))
+	r.cursor = o.heads[0].cursor
 	r.counters.pushes.Add(1)
 	r.moveTo(step + 1)
 	return nil
@@ -299,8 +319,8 @@ func (r *replica) update(step uint64, sections []wire.Section) error {
 func (r *replica) ratesAt(step uint64) wire.Item {
 	it := wire.Item{Rate: 1}
 	for _, f := range r.rates {
-		if f.from <= step {
-			it.Rate = f.rate
+		if f.From <= step {
+			it.Rate = f.Rate
 		}
 	}
 	for _, t := range r.tables {
@@ -347,7 +367,7 @@ func (r *replica) finish(context.Context, uint64) error { return nil }
 
 // audit implements store.
 func (r *replica) audit(context.Context) (Audit, error) {
-	return Audit{Batches: r.applied, Applied: r.applied}, nil
+	return Audit{Batches: r.applied, Applied: r.applied, Rebuilds: r.rebuilds}, nil
 }
 
 // close implements store.

@@ -79,7 +79,6 @@ type Report struct {
 // each Train then finishes, and says so in its report.
 func (c *Client) Train(ctx context.Context, m Model, src dataset.Source, opt TrainOptions) (Report, error) {
 	t := &trainer{c: c, m: m, opt: opt, start: time.Now()}
-	t.rep.Resumed, t.rep.Steps = c.Clock(), c.Clock()
 	err := t.run(ctx, src)
 	if err == nil {
 		err = c.Finish(ctx)
@@ -119,17 +118,41 @@ type trainer struct {
 }
 
 func (t *trainer) run(ctx context.Context, src dataset.Source) error {
-	err := t.opt.defaults()
-	if err == nil {
-		t.watch, err = newWatch(&t.opt, t.c.Rank(), regression(t.m))
+	if err := t.opt.defaults(); err != nil {
+		return err
 	}
-	if err != nil {
+	if _, err := newWatch(&t.opt, t.c.Rank(), regression(t.m)); err != nil {
+		return err
+	}
+	if err := t.c.meet(ctx); err != nil {
+		return err
+	}
+	t.rep.Resumed, t.rep.Steps = t.c.Clock(), t.c.Clock()
+	t.clock = &stopwatch{p: t.c.prof, since: time.Now()}
+	defer t.clock.turn(other)
+	err := t.sitting(ctx, src)
+	for errors.Is(err, ErrRebuilt) {
+		t.c.cfg.Logger.Warn("training goes on with other workers", "rank", t.c.Rank(), "workers", t.c.World(), "step", t.c.Clock(), "why", err)
+		err = t.sitting(ctx, src)
+	}
+	switch {
+	case errors.Is(err, ErrStopped):
+		t.rep.Stopped = true
+		return nil
+	case err == nil && t.watch != nil && t.watch.last < t.c.Clock():
+		_, err = t.watch.evaluate(ctx, t.c, t.m)
+	}
+	return err
+}
+
+// sitting trains from where the parameters are until the end, or until the workers are others.
+func (t *trainer) sitting(ctx context.Context, src dataset.Source) (err error) {
+	if t.watch, err = newWatch(&t.opt, t.c.Rank(), regression(t.m)); err != nil {
 		return err
 	}
 	t.feed = t.c.newFeed(src, t.opt.Epochs, t.opt.Accumulate)
-	t.clock = &stopwatch{p: t.c.prof, since: time.Now()}
-	defer t.clock.turn(other)
 	t.step = Step{c: t.c, training: true, accumulates: t.opt.Accumulate > 1, clock: t.clock}
+	t.rows, t.lossSum, t.lossRows = 0, 0, 0
 	if err := t.feed.resume(t.watch.resume(t.c.cursor)); err != nil {
 		return err
 	}
@@ -143,13 +166,7 @@ func (t *trainer) run(ctx context.Context, src dataset.Source) error {
 		cancel(err)
 	}
 	t.pre.settle(t.c.cfg.Logger)
-	switch {
-	case errors.Is(err, ErrStopped):
-		t.rep.Stopped = true
-		return nil
-	case err == nil && t.watch != nil && t.watch.last < t.c.Clock():
-		_, err = t.watch.evaluate(ctx, t.c, t.m)
-	}
+	t.pre = nil
 	return err
 }
 
@@ -165,6 +182,8 @@ func (t *trainer) loop(ctx context.Context) error {
 		}
 		cursor, epoch := t.feed.cursor(), t.feed.at()
 		fill := func() (bool, error) {
+			span := t.c.prof.data.Begin("read")
+			defer span.End()
 			var err error
 			got, err = t.feed.next(ctx, next, true)
 			return !t.opt.NoPrefetch && (got == another || got == fresh), err
@@ -250,10 +269,10 @@ func (t *trainer) compute(b *dataset.Batch) error {
 func (t *trainer) commit(ctx context.Context, cursor []byte, epoch int) error {
 	grads := t.step.gradients()
 	t.opt.Clip.apply(grads, t.divisor())
-	stage := t.clock.enter(pushing, t.c.Clock())
+	stage, before := t.clock.enter(pushing, t.c.Clock()), t.c.Clock()
 	all, err := t.c.push(ctx, &commit{rows: t.rows, cursor: t.watch.append(cursor), grads: grads, loss: loss{t.lossSum, t.lossRows}})
 	stage.leave(all.others)
-	if err != nil {
+	if err != nil && t.c.Clock() == before {
 		return err
 	}
 	t.step.pushed()
@@ -262,6 +281,9 @@ func (t *trainer) commit(ctx context.Context, cursor []byte, epoch int) error {
 	t.loss += t.lossSum
 	p := Progress{Step: t.c.Clock(), Epoch: epoch, Rows: t.rep.Rows, Loss: all.loss.mean()}
 	t.rows, t.lossSum, t.lossRows = 0, 0, 0
+	if err != nil {
+		return err // the workers are others, after this step
+	}
 	if t.watch.due(t.c.Clock()) {
 		if err := t.judge(ctx); err != nil {
 			return err

@@ -51,6 +51,9 @@ func benchCollectiveCommand(op collective.Op) *cli.Command {
 		&cli.StringFlag{Name: "dtype", Value: p2p.Float32.String(), Usage: "float32, float16, bfloat16, float64, int32, int64 or uint8"},
 		&cli.StringSliceFlag{Name: "sizes", Value: cli.NewStringSlice(strings.Split(defaultSizes, ",")...), Usage: "such as 8,1KiB,4MiB; of the larger of what a rank sends and receives", EnvVars: env("bench-sizes")},
 		&cli.BoolFlag{Name: "out-of-place", Usage: "results go into other memory than what is sent"},
+		&cli.BoolFlag{Name: "alloc", Usage: "buffers are the group's own (Group.Alloc), which the ranks of a host read in place"},
+		&cli.BoolFlag{Name: "apart", Usage: "ranks of a host share no memory but what carries the messages of a pair"},
+		&cli.BoolFlag{Name: "calibrate", Usage: "measure the links first, and choose algorithms by what they are"},
 		&cli.IntFlag{Name: "rounds", Value: 5, Usage: "in which sizes take turns, and of which the median counts", EnvVars: env("bench-rounds")},
 		&cli.DurationFlag{Name: "time", Value: time.Second, Usage: "for each size, about", EnvVars: env("bench-time")},
 		&cli.BoolFlag{Name: "json", Usage: "a line for each size"},
@@ -89,6 +92,7 @@ func benchCollective(c *cli.Context, op collective.Op) error {
 	if err := table.Head(plan.title()); err != nil {
 		return err
 	}
+	plan.World.Measured = func(m *collective.Calibration) error { return table.Links(m.Links(nil)) }
 	wrong := 0
 	err = plan.run(c.Context, func(r collbench.Result) error {
 		wrong += r.Wrong
@@ -110,8 +114,8 @@ func (p collectivePlan) title() string {
 
 // newCollectivePlan reads the flags.
 func newCollectivePlan(c *cli.Context, op collective.Op) (p collectivePlan, err error) {
-	p.World = collbench.Config{Transport: c.String("transport"), Ranks: c.Int("ranks"), Hosts: c.Int("hosts")}
-	p.Spec = collbench.Spec{Op: op, OutOfPlace: c.Bool("out-of-place"), Time: c.Duration("time"), Rounds: c.Int("rounds")}
+	p.World = collbench.Config{Transport: c.String("transport"), Ranks: c.Int("ranks"), Hosts: c.Int("hosts"), Apart: c.Bool("apart"), Calibrate: c.Bool("calibrate")}
+	p.Spec = collbench.Spec{Op: op, OutOfPlace: c.Bool("out-of-place"), Alloc: c.Bool("alloc"), Time: c.Duration("time"), Rounds: c.Int("rounds")}
 	err = errors.Join(program.NoArguments(c), program.OneOf("--transport", p.World.Transport, collbench.Transports()...))
 	if err != nil {
 		return p, err

@@ -137,6 +137,9 @@ func (j *job) worker(log *slog.Logger) error {
 		Rank: c.Int("rank"), World: c.Int("world"), Parts: c.Int("parts"), Sum: c.String("reduce") == "sum", Seed: c.Uint64("seed"),
 		Deadline: c.Duration("op-timeout"), Logger: log,
 	}
+	if err := j.mode(); err != nil {
+		return err
+	}
 	if j.cfg.Worker == "" {
 		j.cfg.Worker = fmt.Sprintf("worker-%d", j.cfg.Rank)
 	}
@@ -159,6 +162,9 @@ func (j *job) worker(log *slog.Logger) error {
 	}
 	if bounded && mode != "ssp" {
 		return program.Usage("--sync %s: only ssp takes a staleness", c.String("sync"))
+	}
+	if j.cfg.Mode != worker.PS && mode != "bsp" {
+		return program.Usage("--sync %s: with --mode %v workers are in step", c.String("sync"), j.cfg.Mode)
 	}
 	if j.cfg.Job == "" {
 		if j.cfg.World > 1 {
@@ -284,6 +290,8 @@ func (j *job) embed(log *slog.Logger) error {
 	c := j.c
 	n := c.Int("embedded")
 	switch {
+	case j.cfg.Mode == worker.AllReduce:
+		return nil
 	case n == 0 && len(c.StringSlice("servers")) == 0:
 		return program.Usage("--servers or --embedded is needed: where the parameters live")
 	case n > 0 && len(c.StringSlice("servers")) > 0:
@@ -310,7 +318,7 @@ func (j *job) embed(log *slog.Logger) error {
 		replicas = min(replicas, max(n-1+n%2, 1)) // 1 server: 1, 2: 1, 3: 3
 	}
 	local, err := ps.NewLocal(ps.LocalConfig{
-		Servers: n, Replicas: replicas, Scratch: replicas == 0, Dir: c.String("dir"), Logger: log,
+		Servers: n, Replicas: replicas, Scratch: replicas == 0, Dir: c.String("dir"), Logger: log, Trace: j.profile.Recorder(),
 	})
 	if err != nil {
 		return &program.UsageError{Err: fmt.Errorf("--embedded: %w", err)}

@@ -36,11 +36,12 @@ func launchCommand() *cli.Command {
 		ArgsUsage: "-- PROGRAM [ARGUMENT ...]",
 		Description: "ps-worker launch -n 2 --servers 3 -- ps-worker train --data train.libsvm --test test.libsvm\n" +
 			"Each worker gets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, HCCLPS_SERVERS, HCCLPS_JOB, HCCLPS_WORKER and HCCLPS_TOKEN_FILE.\n" +
+			"With --servers 0 the workers are alone: train --mode allreduce.\n" +
 			"Without --token-file a token is made: no other process takes part.\n" +
 			"The kill flags prove that nothing is lost: processes are killed with SIGKILL and started again at once.\n" + cpuShareHelp,
 		Flags: slices.Concat([]cli.Flag{
 			&cli.IntFlag{Name: "workers", Aliases: []string{"n"}, Value: 1, Usage: "worker processes", EnvVars: env("workers")},
-			&cli.IntFlag{Name: "servers", Value: 3, Usage: "server processes", EnvVars: env("launch-servers")},
+			&cli.IntFlag{Name: "servers", Value: 3, Usage: "server processes; 0: none, for train --mode allreduce", EnvVars: env("launch-servers")},
 			&cli.IntFlag{Name: "replicas", Value: 3, Usage: "copies of each group: 1, 3 or 5", EnvVars: env("replicas")},
 			&cli.IntFlag{Name: "shards", Value: 4, Usage: "a power of two", EnvVars: env("shards")},
 			&cli.StringFlag{Name: "durability", Value: ps.QuorumMemory, Usage: ps.QuorumDisk + " or " + ps.QuorumMemory, EnvVars: env("durability")},
@@ -93,11 +94,13 @@ func newLauncher(c *cli.Context) (*launcher, error) {
 	if len(l.command) == 0 {
 		return nil, program.Usage("a program is needed after --: the worker, such as ps-worker train --data FILE")
 	}
-	if c.Int("workers") < 1 || c.Int("servers") < 1 {
-		return nil, program.Usage("--workers and --servers: want 1 or more")
+	if c.Int("workers") < 1 || c.Int("servers") < 0 {
+		return nil, program.Usage("--workers %d, --servers %d: want 1 or more workers, and 0 or more servers", c.Int("workers"), c.Int("servers"))
 	}
-	if err := layoutFits(c.Int("servers"), l.replicas(), c.Int("shards")); err != nil {
-		return nil, err
+	if n := c.Int("servers"); n > 0 {
+		if err := layoutFits(n, l.replicas(), c.Int("shards")); err != nil {
+			return nil, err
+		}
 	}
 	log, err := program.Logger(c)
 	if err != nil {
@@ -112,8 +115,10 @@ func newLauncher(c *cli.Context) (*launcher, error) {
 	if l.plan, err = parseKills(c); err != nil {
 		return nil, err
 	}
-	if l.serverBin, err = findServer(c.String("ps-server")); err != nil {
-		return nil, err
+	if c.Int("servers") > 0 {
+		if l.serverBin, err = findServer(c.String("ps-server")); err != nil {
+			return nil, err
+		}
 	}
 	if l.command[0], err = findProgram(l.command[0]); err != nil {
 		return nil, err
@@ -219,22 +224,11 @@ func (l *launcher) run(ctx context.Context) error {
 	defer cancel(nil)
 	defer l.procs.stopAll()
 	l.procs.onFailure = func(name string, err error) { cancel(fmt.Errorf("%s ended: %w", name, err)) }
-	for i := range l.addrs {
-		if err := l.procs.start(l.server(i)); err != nil {
-			return err
-		}
-	}
-	w, stopWatching, err := l.watch(ctx, cancel)
+	w, stopWatching, err := l.serve(ctx, cancel)
 	if err != nil {
 		return err
 	}
 	defer stopWatching()
-	ready, done := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("the servers have not formed a cluster within 2 minutes"))
-	err = w.untilReady(ready)
-	done()
-	if err != nil {
-		return err
-	}
 	names, err := l.startWorkers()
 	if err != nil {
 		return err
@@ -254,6 +248,28 @@ func (l *launcher) run(ctx context.Context) error {
 		return err
 	}
 	return l.report(k, w)
+}
+
+// serve starts the servers and waits until they are a cluster. What follows it until stop is called is nil without servers.
+func (l *launcher) serve(ctx context.Context, fail context.CancelCauseFunc) (w *watcher, stop func(), err error) {
+	if len(l.addrs) == 0 {
+		return nil, func() {}, nil
+	}
+	for i := range l.addrs {
+		if err := l.procs.start(l.server(i)); err != nil {
+			return nil, nil, err
+		}
+	}
+	if w, stop, err = l.watch(ctx, fail); err != nil {
+		return nil, nil, err
+	}
+	ready, done := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("the servers have not formed a cluster within 2 minutes"))
+	defer done()
+	if err := w.untilReady(ready); err != nil {
+		stop()
+		return nil, nil, err
+	}
+	return w, stop, nil
 }
 
 // watch follows the cluster until stop is called, which waits for its end.
@@ -312,7 +328,7 @@ func foreign(env []string) []string {
 	return slices.DeleteFunc(env, func(e string) bool {
 		name, _, _ := strings.Cut(e, "=")
 		machine := name == acl.EnvLib || name == "HCCLPS_NOSIMD"
-		return strings.HasPrefix(name, "HCCLPS_") && !machine || name == "RANK" || name == "WORLD_SIZE"
+		return strings.HasPrefix(name, "HCCLPS_") && !machine || slices.Contains([]string{"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "RANK_TABLE_FILE", "RANK_ID", "RANK_SIZE"}, name)
 	})
 }
 
@@ -341,8 +357,11 @@ func (l *launcher) worker(rank, port int) process {
 	env := append(foreign(os.Environ()),
 		"RANK="+strconv.Itoa(rank), "LOCAL_RANK="+strconv.Itoa(rank), "WORLD_SIZE="+strconv.Itoa(l.c.Int("workers")),
 		"MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(port),
-		"HCCLPS_SERVERS="+strings.Join(l.addrs, ","), "HCCLPS_CLUSTER="+l.cluster, "HCCLPS_JOB="+l.job,
+		"HCCLPS_CLUSTER="+l.cluster, "HCCLPS_JOB="+l.job,
 		fmt.Sprintf("HCCLPS_WORKER=worker-%d", rank), "HCCLPS_TOKEN_FILE="+l.token, reportDirEnv+"="+filepath.Join(l.dir, "reports"))
+	if len(l.addrs) > 0 {
+		env = append(env, "HCCLPS_SERVERS="+strings.Join(l.addrs, ","))
+	}
 	env = append(env, l.transportEnv(l.devices.workers, rank)...)
 	return process{name: fmt.Sprintf("worker-%d", rank), path: l.command[0], args: l.command[1:], env: env, rank: rank, worker: true}
 }

@@ -41,6 +41,9 @@ func parseKills(c *cli.Context) (killPlan, error) {
 	if !ok || lerr != nil || werr != nil || p.leaders < 0 || p.workers < 0 {
 		return p, program.Usage("--kills %q: want L,W: leader kills and worker kills", c.String("kills"))
 	}
+	if c.Int("servers") == 0 && p.worker.steps > 0 {
+		return p, program.Usage("--kill-worker-every %s: steps are counted by servers: without them give a duration", c.String("kill-worker-every"))
+	}
 	if c.Int("servers") < 3 && p.leader != (every{}) && p.leaders > 0 {
 		return p, program.Usage("--kill-leader-every needs --servers 3 or more: with fewer there is nobody to take over")
 	}
@@ -66,7 +69,7 @@ func parseEvery(flag, s string) (every, error) {
 type killer struct {
 	plan       killPlan
 	procs      *processes
-	watch      *watcher
+	watch      *watcher // nil: no servers
 	workers    []string
 	leaders    int // killed
 	workerKill int
@@ -111,9 +114,12 @@ func (k *killer) run(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		v := k.watch.look(ctx)
-		if !v.whole(len(k.watch.addrs)) || len(v.applied) < v.groups-1 {
-			continue // still recovering, or the job has not begun everywhere
+		var v view
+		if k.watch != nil {
+			v = k.watch.look(ctx)
+			if !v.whole(len(k.watch.addrs)) || len(v.applied) < v.groups-1 {
+				continue // still recovering, or the job has not begun everywhere
+			}
 		}
 		switch {
 		case k.leaders < k.plan.leaders && leader.now(v):

@@ -30,15 +30,23 @@ func (l *launcher) report(k *killer, w *watcher) error {
 		r.Duplicate += o.Duplicate
 		r.PeakRSS = max(r.PeakRSS, o.PeakRSS)
 		r.LongestGapMS = max(r.LongestGapMS, o.LongestGapMS)
+		if o.Digest != "" && o.Digest != r.Digest {
+			return fmt.Errorf("rank %d ends with parameters of digest %s, rank 0 with %s: workers have come apart", rank, o.Digest, r.Digest)
+		}
 	}
-	r.LeaderKills, r.WorkerKills, r.Elections, r.Recovery = &k.leaders, &k.workerKill, &w.terms, k.recovery()
+	r.LeaderKills, r.WorkerKills, r.Recovery = &k.leaders, &k.workerKill, k.recovery()
+	elections := uint64(0)
+	if w != nil {
+		elections = w.terms
+	}
+	r.Elections = &elections
 	if l.procs.json != nil {
 		return json.NewEncoder(l.c.App.Writer).Encode(r)
 	}
 	if k.leaders+k.workerKill == 0 {
 		return nil
 	}
-	fmt.Fprintf(l.c.App.Writer, "kills         %d leaders, %d workers; %d elections\n", k.leaders, k.workerKill, w.terms)
+	fmt.Fprintf(l.c.App.Writer, "kills         %d leaders, %d workers; %d elections\n", k.leaders, k.workerKill, elections)
 	if r.Recovery != nil {
 		fmt.Fprintf(l.c.App.Writer, "first push after a leader kill  median %d ms, worst %d ms\n", r.Recovery.Median, r.Recovery.Worst)
 	}

@@ -54,7 +54,7 @@ func (j *job) training() (worker.TrainOptions, error) {
 		}
 		o.KeepBest = c.String("save")
 	}
-	if j.cfg.Rank == 0 && o.EvalEvery > 0 {
+	if o.EvalEvery > 0 && (j.cfg.Rank == 0 || j.cfg.Mode == worker.AllReduce) { // there another may be rank 0 one day
 		o.EvalOn = j.test
 	}
 	var err error

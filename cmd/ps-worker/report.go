@@ -22,6 +22,7 @@ type report struct {
 	Job            string             `json:"job"`
 	Worker         string             `json:"worker"`
 	Rank           int                `json:"rank"`
+	Mode           string             `json:"mode"`
 	Model          string             `json:"model"`
 	Rows           uint64             `json:"rows"`
 	Epochs         int                `json:"epochs"`
@@ -57,14 +58,19 @@ type report struct {
 func (j *job) report(ctx context.Context, client *worker.Client, m worker.Model, rep worker.Report, bar *progress) (report, error) {
 	s := client.Stats()
 	r := report{
-		Job: j.cfg.Job, Worker: j.cfg.Worker, Rank: j.cfg.Rank, Model: j.c.String("model"), Rows: rep.Rows, Epochs: j.model.Epochs, Steps: rep.Steps, TrainLoss: rep.Loss,
+		Job: j.cfg.Job, Worker: j.cfg.Worker, Rank: j.cfg.Rank, Mode: j.cfg.Mode.String(), Model: j.c.String("model"), Rows: rep.Rows, Epochs: j.model.Epochs, Steps: rep.Steps, TrainLoss: rep.Loss,
 		SamplesPerS: float64(rep.Rows) / max(rep.Elapsed.Seconds(), 1e-9), Retried: s.RetriedPushes, Duplicate: s.DuplicatePushes,
 		ResumedStep: rep.Resumed, LongestGapMS: bar.longest.Milliseconds(), PeakRSS: peakRSS(),
 	}
-	if j.cfg.Rank == 0 {
-		if err := j.judge(ctx, client, m, &r); err != nil {
-			return r, err
-		}
+	var err error
+	switch {
+	case client.Rank() == 0:
+		err = j.judge(ctx, client, m, &r)
+	case j.cfg.Mode == worker.AllReduce: // launch compares
+		r.Digest, err = client.Digest(ctx)
+	}
+	if err != nil {
+		return r, err
 	}
 	r.Seconds = time.Since(j.start).Seconds()
 	return r, nil

@@ -24,6 +24,7 @@ func trainCommand() *cli.Command {
 		Usage: "train a model, as one worker of a job",
 		Description: "Alone: ps-worker train --embedded 3 --data train.libsvm --test test.libsvm\n" +
 			"In a job: the same command in each process, with --servers, and RANK and WORLD_SIZE (or --rank and --world).\n" +
+			"Without servers: --mode allreduce, and MASTER_ADDR and MASTER_PORT too, or RANK_TABLE_FILE.\n" +
 			"A worker that is started again under its name resumes where it was.",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "model", Value: model.NameLR, Usage: strings.Join(model.Names(), ", ") + "; with --load: that of the saved model", EnvVars: env("model")},
@@ -53,7 +54,7 @@ func trainCommand() *cli.Command {
 			&cli.DurationFlag{Name: "op-timeout", Value: time.Minute, Usage: "bound of one push, pull or session call", EnvVars: env("op-timeout")},
 			program.ProfileFlag("; of several workers FILE.RANK"),
 			&cli.BoolFlag{Name: "json", Usage: "rank 0 prints one line of JSON at the end", EnvVars: env("json")},
-		}, program.NetworkFlags(), program.BulkFlags(), dataFlags(), trainingFlags(), program.LogFlags("warn"), program.ConfigFlags()),
+		}, program.NetworkFlags(), program.BulkFlags(), modeFlags(), dataFlags(), trainingFlags(), program.LogFlags("warn"), program.ConfigFlags()),
 		Action: train,
 	}
 }
@@ -135,7 +136,7 @@ func (j *job) train(ctx context.Context, client *worker.Client) error {
 	if err != nil {
 		return err
 	}
-	if dir := j.c.String("save"); dir != "" && j.cfg.Rank == 0 && j.how.KeepBest == "" {
+	if dir := j.c.String("save"); dir != "" && client.Rank() == 0 && j.how.KeepBest == "" {
 		if err := client.Save(ctx, dir, j.how.About); err != nil {
 			return err
 		}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"os"
+	"strconv"
+
+	"github.com/urfave/cli/v2"
+
+	"hcclps/cmd/internal/program"
+	"hcclps/p2p/collective"
+	"hcclps/p2p/world"
+	"hcclps/worker"
+)
+
+// basePort is where the first rank of a host listens, where a rank table names no ports: that of torchrun.
+const basePort = 29500
+
+// modeFlags say where parameters are, and how workers that hold them sum gradients.
+func modeFlags() []cli.Flag {
+	env := program.Env
+	return []cli.Flag{
+		&cli.StringFlag{
+			Name: "mode", Value: worker.PS.String(), EnvVars: env("mode"),
+			Usage: "ps: parameters on servers; allreduce: in every worker, without servers; hybrid: embedding tables on servers, dense tensors in every worker",
+		},
+		&cli.StringFlag{
+			Name: "algo", EnvVars: []string{"HCCLPS_ALGO"},
+			Usage: "of collectives, as HCCL_ALGO: allreduce=ring/allgather=H-D_R, ...; default: by a model of cost",
+		},
+		&cli.StringFlag{Name: "reduce-order", Value: "any", Usage: "of sums over workers: any, or rank, which gives the bits that servers would give", EnvVars: env("reduce-order")},
+		&cli.IntFlag{Name: "max-rebuilds", Value: worker.DefaultMaxRebuilds, Usage: "allreduce: how often the others go on without a worker that is lost", EnvVars: env("max-rebuilds")},
+	}
+}
+
+// mode reads the flags of modeFlags, and finds out where workers meet.
+func (j *job) mode() (err error) {
+	c, cfg := j.c, &j.cfg
+	if err := program.OneOf("--mode", c.String("mode"), worker.Modes()...); err != nil {
+		return err
+	}
+	cfg.Mode, _ = worker.ParseMode(c.String("mode")) // it is one of them
+	if err := program.OneOf("--reduce-order", c.String("reduce-order"), "any", "rank"); err != nil {
+		return err
+	}
+	cfg.RankOrder = c.String("reduce-order") == "rank"
+	if cfg.Algorithms, err = collective.ParseAlgorithms(c.String("algo")); err != nil {
+		return program.Usage("--algo: %w", err)
+	}
+	if cfg.MaxRebuilds = c.Int("max-rebuilds"); cfg.MaxRebuilds < 0 {
+		return program.Usage("--max-rebuilds %d: want 0 or more", cfg.MaxRebuilds)
+	}
+	if cfg.MaxRebuilds == 0 {
+		cfg.MaxRebuilds = worker.NoRebuilds
+	}
+	if cfg.Mode == worker.PS {
+		for _, flag := range []string{"algo", "reduce-order", "max-rebuilds"} {
+			if c.IsSet(flag) {
+				return program.Usage("--%s is for workers that sum gradients: --mode allreduce or hybrid", flag)
+			}
+		}
+		return nil
+	}
+	if cfg.Mode == worker.AllReduce && (len(c.StringSlice("servers")) > 0 || c.Int("embedded") > 0) {
+		return program.Usage("--mode allreduce has no servers: leave --servers and --embedded out, and give launch --servers 0")
+	}
+	return j.meet(c.Context)
+}
+
+// meet is where workers meet: what RANK_TABLE_FILE says, or MASTER_ADDR and MASTER_PORT.
+func (j *job) meet(ctx context.Context) (err error) {
+	cfg := &j.cfg
+	if os.Getenv("RANK_TABLE_FILE") != "" && !j.c.IsSet("rank") && !j.c.IsSet("world") {
+		if cfg.Meet, err = world.EnvTable(ctx, os.LookupEnv, basePort); err != nil {
+			return err
+		}
+		cfg.Rank, cfg.World = cfg.Meet.Rank, cfg.Meet.Size
+		return nil
+	}
+	if cfg.World < 2 {
+		return nil
+	}
+	numbers := map[string]int{"RANK": cfg.Rank, "WORLD_SIZE": cfg.World}
+	cfg.Meet, err = world.Env(func(name string) (string, bool) {
+		if n, ok := numbers[name]; ok {
+			return strconv.Itoa(n), true
+		}
+		return os.LookupEnv(name)
+	})
+	if err != nil {
+		return program.Usage("--mode %v with %d workers: %w", cfg.Mode, cfg.World, err)
+	}
+	return nil
+}

@@ -1,0 +1,298 @@
+package worker
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/cespare/xxhash/v2"
+
+	"hcclps/internal/vec"
+	"hcclps/p2p"
+	"hcclps/ps/optim"
+	"hcclps/ps/table"
+	"hcclps/ps/wire"
+)
+
+// standing is what a worker has when it meets the others: on the wire three u64, and the digest a fourth.
+type standing struct {
+	clock  uint64
+	loaded uint64 // the load its parameters come from; 0: the seed
+	schema uint64
+}
+
+const standingSize = 24
+
+// before says whether a worker has less than another.
+func (s standing) before(o standing) bool {
+	return s.clock < o.clock || s.clock == o.clock && s.loaded == 0 && o.loaded != 0
+}
+
+// meet makes the parameters of all workers the same, before the first step of an epoch: those of the lowest rank that has most steps, or else has
+// loaded a model, go to all that have others. Then their digests are compared.
+func (r *replica) meet(ctx context.Context) error {
+	p := r.peers
+	mine := standing{r.clock, r.loaded, r.schema()}
+	all, err := p.standings(ctx, mine)
+	if err != nil {
+		return err
+	}
+	source, alike := 0, true
+	for rank, s := range all {
+		if all[source].before(s) {
+			source = rank
+		}
+		alike = alike && s == all[0]
+	}
+	best := all[source]
+	if !alike {
+		if err := r.share(ctx, source, mine == best); err != nil {
+			return err
+		}
+	}
+	if !alike || best.clock > 0 {
+		if err := r.compare(ctx); err != nil {
+			return err
+		}
+	}
+	r.met = true
+	r.log.Info("workers have met", "rank", r.rank(), "workers", len(all), "epoch", p.world.Epoch(), "step", r.clock, "parameters_of", source)
+	return nil
+}
+
+func (p *peers) standings(ctx context.Context, mine standing) ([]standing, error) {
+	le := binary.LittleEndian
+	b := make([]byte, standingSize)
+	le.PutUint64(b, mine.clock)
+	le.PutUint64(b[8:], mine.loaded)
+	le.PutUint64(b[16:], mine.schema)
+	in := make([]byte, standingSize*p.world.Size())
+	if err := p.gather(ctx, b, in); err != nil {
+		return nil, err
+	}
+	all := make([]standing, p.world.Size())
+	for i := range all {
+		s := in[i*standingSize:]
+		all[i] = standing{le.Uint64(s), le.Uint64(s[8:]), le.Uint64(s[16:])}
+	}
+	return all, nil
+}
+
+// shared is all that a worker needs beside rows. As JSON.
+type shared struct {
+	Clock    uint64       `json:"clock"`
+	Loaded   uint64       `json:"loaded"`
+	Applied  uint64       `json:"applied"`
+	Stop     uint64       `json:"stop"`
+	Rebuilds int          `json:"rebuilds"`
+	Cursor   []byte       `json:"cursor"`
+	Rates    []rateFrom   `json:"rates"`
+	Order    []uint32     `json:"order"`
+	LastID   uint32       `json:"last_id"`
+	Tables   []sharedRule `json:"tables"`
+}
+
+type sharedRule struct {
+	Spec wire.Table  `json:"spec"`
+	Opt  optim.State `json:"opt"`
+}
+
+// pageSize is about how many bytes of rows are sent at once.
+const pageSize = 4 << 20
+
+// share gives what source has to all others. One that has the same already only takes part.
+func (r *replica) share(ctx context.Context, source int, has bool) error {
+	var s shared
+	var b []byte
+	if r.rank() == source {
+		s = r.shared()
+		var err error
+		if b, err = json.Marshal(s); err != nil {
+			return fmt.Errorf("encode parameters: %w", err)
+		}
+	}
+	b, err := r.peers.broadcast(ctx, source, b)
+	if err != nil {
+		return fmt.Errorf("get parameters of rank %d: %w", source, err)
+	}
+	if err := json.Unmarshal(b, &s); err != nil {
+		return fmt.Errorf("read parameters of rank %d: %w", source, err)
+	}
+	if !has {
+		if err := r.become(&s); err != nil {
+			return fmt.Errorf("take the parameters of rank %d: %w", source, err)
+		}
+	}
+	for _, t := range s.Tables {
+		if err := r.shareRows(ctx, source, t.Spec.ID, has); err != nil {
+			return fmt.Errorf("share rows of table %q of rank %d: %w", t.Spec.Name, source, err)
+		}
+	}
+	return nil
+}
+
+func (r *replica) shared() shared {
+	s := shared{
+		Clock: r.clock, Loaded: r.loaded, Applied: r.applied, Stop: r.stop, Rebuilds: r.rebuilds,
+		Cursor: r.cursor, Rates: r.rates, Order: r.order, LastID: r.lastID,
+	}
+	for _, t := range r.tables {
+		s.Tables = append(s.Tables, sharedRule{t.Spec, t.Opt})
+	}
+	return s
+}
+
+// become drops all rows, and takes over the rest.
+func (r *replica) become(s *shared) error {
+	fresh := make([]*held, 0, len(s.Tables))
+	known := 0
+	for _, t := range s.Tables {
+		h, err := newHeld(t.Spec)
+		if err != nil {
+			return err
+		}
+		h.Opt = t.Opt
+		fresh = append(fresh, h)
+		for _, mine := range r.tables {
+			if mine.Spec.Name != t.Spec.Name {
+				continue
+			}
+			known++
+			a, b := mine.Spec, t.Spec
+			a.ID, a.Seed = b.ID, b.Seed // a loaded table has those of where it comes from
+			if !reflect.DeepEqual(a, b) {
+				return fmt.Errorf("table %q is %s here, and %s there: give all workers the same model and options", t.Spec.Name, describe(mine.Spec), describe(t.Spec))
+			}
+		}
+	}
+	if known < len(r.tables) {
+		return fmt.Errorf("%d tables here, of which %d are there: give all workers the same model", len(r.tables), known)
+	}
+	r.mu.Lock()
+	old := r.tables
+	r.tables, r.lastID = fresh, s.LastID
+	r.mu.Unlock()
+	for _, t := range old {
+		if err := t.Rows.Close(); err != nil {
+			return err
+		}
+	}
+	r.loaded, r.applied, r.stop, r.rebuilds, r.cursor, r.rates, r.order = s.Loaded, s.Applied, s.Stop, max(r.rebuilds, s.Rebuilds), s.Cursor, s.Rates, s.Order
+	for _, t := range fresh {
+		r.adopt(t.Spec)
+	}
+	r.moveTo(s.Clock)
+	return nil
+}
+
+// shareRows sends the rows of a table, page by page, and an empty page at the end.
+func (r *replica) shareRows(ctx context.Context, source int, id uint32, has bool) error {
+	if r.rank() == source {
+		return r.sendRows(ctx, source, id)
+	}
+	t := r.table(id)
+	for {
+		b, err := r.peers.broadcast(ctx, source, nil)
+		if err != nil || len(b) == 0 {
+			return err
+		}
+		if has {
+			continue
+		}
+		in, err := wire.DecodeRows(b)
+		if err != nil {
+			return err
+		}
+		rows := make([]table.Row, len(in))
+		for i, v := range in {
+			rows[i] = table.Row{Key: v.Key, Step: v.Step, Sightings: v.Sightings, Writer: v.Writer, Values: v.Values}
+		}
+		if err := t.Put(rows); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *replica) sendRows(ctx context.Context, source int, id uint32) error {
+	var page []byte
+	send := func() error {
+		_, err := r.peers.broadcast(ctx, source, page)
+		page = page[:0]
+		return err
+	}
+	err := r.scan(ctx, &r.table(id).Spec, func(row wire.Row) error {
+		if page = wire.AppendRow(page, row); len(page) < pageSize {
+			return nil
+		}
+		return send()
+	})
+	if err == nil && len(page) > 0 {
+		err = send()
+	}
+	if err == nil {
+		err = send() // the empty one
+	}
+	return err
+}
+
+// broadcast gives everybody what root has, of any length.
+func (p *peers) broadcast(ctx context.Context, root int, b []byte) ([]byte, error) {
+	n := make([]byte, 8)
+	binary.LittleEndian.PutUint64(n, uint64(len(b)))
+	if err := p.group.Broadcast(p2p.Bytes(n), p2p.Uint8, root).Wait(ctx); err != nil {
+		return nil, err
+	}
+	size := binary.LittleEndian.Uint64(n)
+	if size > maxBody {
+		return nil, fmt.Errorf("%d bytes, at most %d", size, maxBody)
+	}
+	if p.world.Rank() != root {
+		b = make([]byte, size)
+	}
+	if size == 0 {
+		return b, nil
+	}
+	return b, p.group.Broadcast(p2p.Bytes(b), p2p.Uint8, root).Wait(ctx)
+}
+
+// compare checks that all workers have the same bits.
+func (r *replica) compare(ctx context.Context) error {
+	mine, err := r.digest(ctx)
+	if err != nil {
+		return err
+	}
+	out := make([]byte, 8)
+	binary.LittleEndian.PutUint64(out, mine)
+	in := make([]byte, 8*r.peers.world.Size())
+	if err := r.peers.gather(ctx, out, in); err != nil {
+		return err
+	}
+	for rank := range r.peers.world.Size() {
+		if d := binary.LittleEndian.Uint64(in[8*rank:]); d != binary.LittleEndian.Uint64(in) {
+			return fmt.Errorf("rank %d has parameters of digest %016x after step %d, rank 0 %016x: workers have come apart", rank, d, r.clock, binary.LittleEndian.Uint64(in))
+		}
+	}
+	return nil
+}
+
+// digest is a hash of all parameters, optimizer slots and states.
+func (r *replica) digest(ctx context.Context) (uint64, error) {
+	h := xxhash.New()
+	var b []byte
+	for _, t := range r.tables {
+		b = wire.AppendRule(append(b[:0], t.Spec.Name...), wire.RuleState(t.Opt))
+		_, _ = h.Write(b) // a hash takes everything
+		err := r.scan(ctx, &t.Spec, func(row wire.Row) error {
+			b = binary.LittleEndian.AppendUint64(b[:0], row.Key)
+			_, _ = h.Write(b)
+			_, _ = h.Write(vec.BytesOfFloats(row.Values))
+			return nil
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	return h.Sum64(), nil
+}

@@ -1,0 +1,67 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"hcclps/p2p"
+	"hcclps/p2p/collective"
+)
+
+// ErrRebuilt means that the workers of a job are others now: one was lost, or one came. Those that are left have the parameters of the same
+// step, which Clock and Cursor say, and Rank and World may be others; what was pushed may or may not be in them. Train goes on by
+// itself, a loop of one's own goes on from Cursor.
+var ErrRebuilt = errors.New("the workers have changed")
+
+// lost says whether an error is that a worker is gone or does not answer, and not that workers do different things.
+func (p *peers) lost(ctx context.Context, err error) bool {
+	if ctx.Err() != nil || errors.Is(err, collective.ErrMismatch) {
+		return false
+	}
+	return errors.Is(err, p2p.ErrPeer) || errors.Is(err, collective.ErrStalled) || p.world.Err() != nil
+}
+
+// rebuild goes on with the workers that are left, and those that wait to come in. cause is what happened; nil: somebody waits.
+func (r *replica) rebuild(ctx context.Context, cause error) error {
+	p := r.peers
+	for {
+		if cause != nil {
+			if r.cfg.Mode != AllReduce || !p.lost(ctx, cause) {
+				return cause
+			}
+			if r.rebuilds >= r.cfg.MaxRebuilds {
+				return fmt.Errorf("%w; workers have gone on without others %d times, which is the most (--max-rebuilds)", cause, max(r.rebuilds, 0))
+			}
+			r.rebuilds++
+			r.log.Warn("a worker is lost", "rank", r.rank(), "epoch", p.world.Epoch(), "step", r.clock, "rebuilds", r.rebuilds, "err", cause)
+		}
+		err := p.again(ctx)
+		if err == nil {
+			err = r.meet(ctx)
+		}
+		switch {
+		case err == nil && cause == nil:
+			return fmt.Errorf("%w: now there are %d", ErrRebuilt, p.world.Size())
+		case err == nil:
+			return fmt.Errorf("%w: now there are %d, after: %w", ErrRebuilt, p.world.Size(), cause)
+		case cause != nil && !p.lost(ctx, err):
+			return fmt.Errorf("%w, after: %w", err, cause)
+		}
+		cause = err
+	}
+}
+
+// again makes the next epoch.
+func (p *peers) again(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.Deadline)
+	defer cancel()
+	if err := p.group.Close(); err != nil {
+		p.log.Debug("close the group of workers", "err", err)
+	}
+	w, err := p.world.Rebuild(ctx)
+	if err != nil {
+		return err
+	}
+	return p.form(ctx, w)
+}
