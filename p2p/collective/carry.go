@@ -49,6 +49,8 @@ func reduceScatter(t team, a Algorithm, v vector, src, out []byte, parts cut) er
 	case t.size() == 1:
 		place(out, src)
 		return nil
+	case a == SHM:
+		return sharedReduceScatter(t, v, src, out, parts)
 	case a == Mesh || v.ordered:
 		return meshReduceScatter(t, v, src, out, parts)
 	case a == HalvingDoubling:
@@ -63,6 +65,8 @@ func allGather(t team, a Algorithm, v vector, data []byte, parts cut) error {
 	switch {
 	case t.size() == 1:
 		return nil
+	case a == SHM:
+		return sharedAllGather(t, v, data, parts)
 	case a == Mesh:
 		return meshAllGather(t, data, parts)
 	case a == HalvingDoubling:
@@ -77,6 +81,8 @@ func broadcast(t team, a Algorithm, v vector, data []byte, root int) error {
 	switch {
 	case t.size() == 1:
 		return nil
+	case a == SHM:
+		return sharedBroadcast(t, v, data, root)
 	case a == Tree || a == HalvingDoubling:
 		return treeBroadcast(t, data, root)
 	case a == Mesh:
@@ -92,6 +98,8 @@ func reduceTo(t team, a Algorithm, v vector, src, out []byte, root int) error {
 	case t.size() == 1:
 		place(out, src)
 		return nil
+	case a == SHM:
+		return sharedReduce(t, v, src, out, root)
 	case a == Tree && v.ordered:
 		return starReduce(t, v, src, out, root)
 	case a == Tree:

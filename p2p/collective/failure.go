@@ -187,6 +187,7 @@ func (g *Group) verdict(own error) error {
 // stalled names who is waited for and where they were last.
 func (g *Group) stalled(ctx context.Context) error {
 	at := g.position()
+	g.all.recall()
 	awaited := g.all.awaited()
 	where := g.positions(ctx, at)
 	var who []string
@@ -260,6 +261,9 @@ func (g *Group) linger(ctx context.Context) {
 
 // judge looks for a fingerprint that has come and differs.
 func (x *exchange) judge() error {
+	if err := x.judgeShared(); err != nil {
+		return err
+	}
 	for i := range x.edges {
 		e := &x.edges[i]
 		if e.asked && !e.heard && e.hello.Ended() && e.hello.Wait(x.ctx) == nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"hcclps/p2p"
+	"hcclps/trace"
 )
 
 // Defaults of Config.
@@ -53,6 +54,8 @@ type Config struct {
 	Open func(ctx context.Context, ranks []int) (p2p.Comm, error)
 	// Logger gets the choices of algorithms, at debug, and the end; nil: nobody.
 	Logger *slog.Logger
+	// Trace gets a span of each operation, of its time in the queue, and of whoever waits for it; nil: nobody.
+	Trace *trace.Recorder
 }
 
 // Group is the members of one communicator: one epoch of a fixed set of ranks. Its operations may be posted by any number of goroutines, but
@@ -76,6 +79,7 @@ type Group struct {
 	closed  bool
 	dead    error
 	records recorder
+	tracks  tracks
 	driver  driver
 
 	reducers map[kind]reducer // used by who carries an operation out
@@ -117,7 +121,7 @@ func New(cfg Config) (*Group, error) {
 	if err := cfg.validate(size); err != nil {
 		return nil, fmt.Errorf("make group of %d ranks: %w", size, err)
 	}
-	g := &Group{cfg: cfg, group: digest(cfg.Ranks), wake: make(chan struct{}, 1), reducers: make(map[kind]reducer)}
+	g := &Group{cfg: cfg, group: digest(cfg.Ranks), wake: make(chan struct{}, 1), reducers: make(map[kind]reducer), tracks: newTracks(cfg.Trace)}
 	g.plan = g.planOf(0)
 	g.choose = chooser{
 		pinned: cfg.Algorithms, inside: cfg.Inside, across: cfg.Across,
@@ -369,13 +373,20 @@ func (g *Group) carry(w *Work) error {
 	if err := w.run(g.all); err != nil {
 		return err
 	}
+	if g.all.shared != nil { // not all ways through an operation of two levels share memory
+		if err := g.all.announce(nil, [2]int{}); err != nil {
+			return err
+		}
+	}
 	return g.all.flush()
 }
 
 // finish ends an operation that has succeeded or failed.
 func (g *Group) finish(w *Work, err error) {
 	g.mu.Lock()
-	g.records.end(w, err)
+	if r := g.records.end(w, err); r != nil {
+		g.tracks.record(r, g.Rank(), g.Size())
+	}
 	wake := false
 	if g.current == w {
 		g.current = nil

@@ -87,7 +87,7 @@ func (g *Group) Reduce(send, recv p2p.Buffer, t p2p.DType, r Reduction, root int
 	src, dst := send.Host(), recv.Host()
 	return g.post(a.call, len(src), func(t team, v vector) error {
 		out := dst
-		if t.me != root {
+		if t.me != root && g.algorithm(t) != SHM {
 			out = t.scratch.take(len(src))
 		}
 		if err := g.reduceToRoot(t, v, src, out, root); err != nil {
@@ -150,8 +150,11 @@ func (g *Group) AlltoAll(send, recv p2p.Buffer, t p2p.DType) *Work {
 		return refused(AlltoAll, a.err)
 	}
 	src, dst := send.Host(), recv.Host()
-	return g.post(a.call, len(src), func(t team, _ vector) error {
+	return g.post(a.call, len(src), func(t team, v vector) error {
 		parts := equal(len(src)/p, p)
+		if g.algorithm(t) == SHM && p > 1 {
+			return sharedAlltoAll(t, v, src, dst, parts)
+		}
 		return alltoAll(t, g.algorithm(t), src, dst, parts, parts)
 	})
 }
@@ -175,7 +178,12 @@ func (g *Group) AlltoAllV(send p2p.Buffer, sendCounts []int, recv p2p.Buffer, re
 
 // Barrier ends when every rank has called it.
 func (g *Group) Barrier() *Work {
-	return g.post(Call{Op: Barrier, Root: NoRoot}, 0, func(t team, _ vector) error { return disseminate(t) })
+	return g.post(Call{Op: Barrier, Root: NoRoot}, 0, func(t team, _ vector) error {
+		if t.shared != nil && g.algorithm(t) == SHM {
+			return sharedBarrier(t)
+		}
+		return disseminate(t)
+	})
 }
 
 // reduceAll does an AllReduce by the algorithm of the call.

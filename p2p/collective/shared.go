@@ -231,6 +231,38 @@ func fold64(b []byte) uint64 {
 	return h
 }
 
+// judgeShared looks for a call that a rank of the host has shown in place of the current one.
+func (x *exchange) judgeShared() error {
+	s := x.shared
+	if s == nil || !s.said {
+		return nil
+	}
+	for r := range s.members {
+		if word := x.lane() * lineSize / 8; r != s.me && s.Look(r, word, 0) >= x.call.Seq {
+			if err := x.meet(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// recall notes the last calls that ranks of the host have shown.
+func (x *exchange) recall() {
+	if x.shared == nil {
+		return
+	}
+	for r, member := range x.shared.members {
+		for lane := range lanes {
+			at := printsOffset + lane*printSize
+			f, err := decode(x.shared.Memory(r)[at : at+printSize])
+			if e := &x.edges[member]; err == nil && r != x.shared.me && (!e.known || f.call.Seq > e.last.Seq) {
+				e.last, e.known = f.call, true
+			}
+		}
+	}
+}
+
 // awaited adds the ranks of the host that the current operation waits for.
 func (s *sharing) awaited(ranks []int) []int {
 	if s == nil || s.waits.least == 0 {

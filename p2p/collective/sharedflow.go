@@ -142,10 +142,14 @@ func (x *exchange) step(f flow, a, last stage) error {
 }
 
 func (x *exchange) takes(f flow, last stage) error {
-	if err := x.meetAll(); err != nil {
+	s := x.shared
+	if f.from == NoRoot || f.reduce != nil {
+		if err := x.meetAll(); err != nil {
+			return err
+		}
+	} else if err := x.meet(f.from); err != nil {
 		return err
 	}
-	s := x.shared
 	f.take(s.at[2])
 	s.at[2]++
 	s.Post(last.taken, last.before+uint64(s.at[2]))

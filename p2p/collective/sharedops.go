@@ -8,8 +8,11 @@ package collective
 // Cost: two copies and a reading of all; with dst and src in shared memory a reading of all and a writing of n bytes a rank.
 func sharedAllReduce(t team, v vector, src, dst []byte) error {
 	s, p := t.shared, t.size()
-	if len(src)*(p-1) <= sharedTiny && len(src) <= tiny {
-		return sharedTinyReduce(t, v, src, dst, NoRoot)
+	if t.whole(v, len(src)) && len(src)*(p-1) <= sharedTiny {
+		return t.tinily(src, NoRoot, func() {
+			t.foldShown(v, dst, src, len(src), func(b []byte) []byte { return b })
+			v.finish(dst, v.over)
+		})
 	}
 	from, to := t.place(src), t.place(dst)
 	if to != 0 {
@@ -26,7 +29,7 @@ func sharedAllReduce(t team, v vector, src, dst []byte) error {
 		}
 	}
 	part := func(b []byte, k, i, r int) []byte { return piece(piece(b, v.width, i, k), v.width, r, p) }
-	k := pieces(len(src), sharedPiece)
+	k := pieces(len(src), v.room(1))
 	return t.run(flow{
 		pieces: k, from: NoRoot,
 		show: func(i int, slot []byte) { showOthers(slot, piece(src, v.width, i, k), v.width, s.me, p) },
@@ -68,31 +71,40 @@ func (t team) foldSlots(v vector, dst, mine []byte, i int, cut func(slot []byte)
 	v.fold(dst, s.parts)
 }
 
+// room is the most bytes that each of p parts of a piece has.
+func (v vector) room(p int) int {
+	return max(1, min(v.piece, sharedPiece)/p/v.width) * v.width
+}
+
+// whole says whether a message of n bytes is shown whole. A call has one such message, so it must be the only thing that is shown in it.
+func (t team) whole(v vector, n int) bool {
+	return n <= min(v.piece, tiny) && t.call.Algorithm.Level0 == Auto
+}
+
 // sharedTiny is the most bytes that a rank reads of all others in a single step.
 const sharedTiny = 64 << 10
 
-// sharedTinyReduce lets everyone fold what all show; with a root it alone.
-func sharedTinyReduce(t team, v vector, src, dst []byte, root int) error {
-	s := t.shared
-	if err := t.announce(nonNil(src), [2]int{}); err != nil {
+// tinily shows a message of at most tiny bytes, and lets those do something who read the messages of all: root, or with NoRoot everyone.
+func (t team) tinily(message []byte, root int, do func()) error {
+	if err := t.announce(nonNil(message), [2]int{}); err != nil || root != NoRoot && root != t.shared.me {
 		return err
-	}
-	if root != NoRoot && root != s.me {
-		return nil
 	}
 	if err := t.meetAll(); err != nil {
 		return err
 	}
+	do()
+	return nil
+}
+
+// foldShown folds what all ranks show in tiny messages of n bytes and what this rank has itself. cut finds the contribution in a message.
+func (t team) foldShown(v vector, dst, mine []byte, n int, cut func(message []byte) []byte) {
+	s := t.shared
 	for r := range s.parts {
-		if s.parts[r] = src; r != s.me {
-			s.parts[r] = t.shown(r, len(src))
+		if s.parts[r] = mine; r != s.me {
+			s.parts[r] = cut(t.shown(r, n))
 		}
 	}
 	v.fold(dst, s.parts)
-	if root == NoRoot {
-		v.finish(dst, v.over)
-	}
-	return nil
 }
 
 func nonNil(b []byte) []byte {
@@ -108,4 +120,176 @@ func sharedBarrier(t team) error {
 		return err
 	}
 	return t.meetAll()
+}
+
+// sharedReduceScatter leaves part me of the reduction of every src in out, which may be that part of src.
+func sharedReduceScatter(t team, v vector, src, out []byte, parts cut) error {
+	s, p := t.shared, t.size()
+	if t.whole(v, len(src)) {
+		return t.tinily(src, NoRoot, func() {
+			t.foldShown(v, out, parts.part(src, s.me), len(src), func(b []byte) []byte { return parts.part(b, s.me) })
+		})
+	}
+	if from := t.place(src); from != 0 {
+		if ok, err := t.agree(from, 0); err != nil {
+			return err
+		} else if ok {
+			return zeroReduceScatter(t, v, src, out, parts)
+		}
+	}
+	room := v.room(p)
+	k := pieces(parts.largest(), room)
+	return t.run(flow{
+		pieces: k, from: NoRoot,
+		show: func(i int, slot []byte) {
+			for r := range p {
+				if r != s.me {
+					copy(slot[r*room:], piece(parts.part(src, r), v.width, i, k))
+				}
+			}
+		},
+		take: func(i int) {
+			dst := piece(out, v.width, i, k)
+			t.foldSlots(v, dst, piece(parts.part(src, s.me), v.width, i, k), i, func(b []byte) []byte {
+				return b[s.me*room : s.me*room+len(dst)]
+			})
+		},
+	})
+}
+
+// sharedReduce leaves the reduction of every src in out at root, which may be src there; it is not used elsewhere.
+func sharedReduce(t team, v vector, src, out []byte, root int) error {
+	s, p := t.shared, t.size()
+	if t.whole(v, len(src)) && len(src)*(p-1) <= sharedTiny {
+		return t.tinily(src, root, func() {
+			t.foldShown(v, out, src, len(src), func(b []byte) []byte { return b })
+		})
+	}
+	part := func(b []byte, k, i, r int) []byte { return piece(piece(b, v.width, i, k), v.width, r, p) }
+	k := pieces(len(src), v.room(1))
+	f := flow{
+		pieces: k, from: NoRoot,
+		show: func(i int, slot []byte) { showOthers(slot, piece(src, v.width, i, k), v.width, s.me, p) },
+		reduce: func(i int, slot []byte) {
+			mine := part(src, k, i, s.me)
+			t.foldSlots(v, slot[:len(mine)], mine, i, func(b []byte) []byte {
+				return piece(b[:len(piece(src, v.width, i, k))], v.width, s.me, p)
+			})
+		},
+	}
+	if s.me == root {
+		f.take = func(i int) {
+			for r := range p {
+				copy(part(out, k, i, r), s.slot(s.stageB(), r, i))
+			}
+		}
+	}
+	return t.run(f)
+}
+
+// sharedAllGather completes data, of which each rank has its part.
+func sharedAllGather(t team, v vector, data []byte, parts cut) error {
+	s := t.shared
+	mine := parts.part(data, s.me)
+	if t.whole(v, parts.largest()) {
+		return t.tinily(mine, NoRoot, func() {
+			for r := range s.members {
+				if r != s.me {
+					dst := parts.part(data, r)
+					copy(dst, t.shown(r, len(dst)))
+				}
+			}
+		})
+	}
+	if from := t.place(mine); from != 0 {
+		if ok, err := t.agree(from, 0); err != nil {
+			return err
+		} else if ok {
+			return zeroAllGather(t, data, parts)
+		}
+	}
+	k := pieces(parts.largest(), v.room(1))
+	return t.run(flow{
+		pieces: k, from: NoRoot,
+		show: func(i int, slot []byte) { copy(slot, piece(mine, v.width, i, k)) },
+		take: func(i int) {
+			for r := range s.members {
+				if r != s.me {
+					copy(piece(parts.part(data, r), v.width, i, k), s.slot(s.stageA(), r, i))
+				}
+			}
+		},
+	})
+}
+
+// sharedBroadcast copies data of root to every rank.
+func sharedBroadcast(t team, v vector, data []byte, root int) error {
+	s := t.shared
+	if t.whole(v, len(data)) {
+		if s.me == root {
+			return t.announce(nonNil(data), [2]int{})
+		}
+		if err := t.announce([]byte{}, [2]int{}); err != nil {
+			return err
+		}
+		if err := t.meet(root); err != nil {
+			return err
+		}
+		copy(data, t.shown(root, len(data)))
+		return nil
+	}
+	if ok, err := t.offers(data, root); err != nil {
+		return err
+	} else if ok {
+		return zeroBroadcast(t, data, root)
+	}
+	k := pieces(len(data), v.room(1))
+	f := flow{pieces: k, from: root}
+	if s.me == root {
+		f.show = func(i int, slot []byte) { copy(slot, piece(data, v.width, i, k)) }
+	} else {
+		f.take = func(i int) { copy(piece(data, v.width, i, k), s.slot(s.stageA(), root, i)) }
+	}
+	return t.run(f)
+}
+
+// sharedAlltoAll sends part i of src to rank i, which puts it at the part of the sender.
+func sharedAlltoAll(t team, v vector, src, dst []byte, parts cut) error {
+	s, p := t.shared, t.size()
+	copy(parts.part(dst, s.me), parts.part(src, s.me))
+	if t.whole(v, len(src)) {
+		return t.tinily(src, NoRoot, func() {
+			for r := range p {
+				if r != s.me {
+					copy(parts.part(dst, r), parts.part(t.shown(r, len(src)), s.me))
+				}
+			}
+		})
+	}
+	if from := t.place(src); from != 0 {
+		if ok, err := t.agree(from, 0); err != nil {
+			return err
+		} else if ok {
+			return zeroAlltoAll(t, src, dst, parts)
+		}
+	}
+	room := v.room(p)
+	k := pieces(parts.largest(), room)
+	return t.run(flow{
+		pieces: k, from: NoRoot,
+		show: func(i int, slot []byte) {
+			for r := range p {
+				if r != s.me {
+					copy(slot[r*room:], piece(parts.part(src, r), v.width, i, k))
+				}
+			}
+		},
+		take: func(i int) {
+			for r := range p {
+				if r != s.me {
+					copy(piece(parts.part(dst, r), v.width, i, k), s.slot(s.stageA(), r, i)[s.me*room:])
+				}
+			}
+		},
+	})
 }
