@@ -29,11 +29,14 @@ func (r *recorder) begin(w *Work) {
 	r.n++
 }
 
-// end notes the end of an operation, unless it never began.
-func (r *recorder) end(w *Work, err error) {
-	if rec := &r.ring[w.slot%recorded]; rec.Call == w.call && !rec.Started.IsZero() {
-		rec.Ended, rec.Err = time.Now(), err
+// end notes the end of an operation, and returns its record, nil if it never began.
+func (r *recorder) end(w *Work, err error) *Record {
+	rec := &r.ring[w.slot%recorded]
+	if rec.Call != w.call || rec.Started.IsZero() {
+		return nil
 	}
+	rec.Ended, rec.Err = time.Now(), err
+	return rec
 }
 
 func (r *recorder) list() []Record {

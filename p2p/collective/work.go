@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hcclps/p2p"
+	"hcclps/trace"
 )
 
 // Work is an operation that was posted. Any number of goroutines may wait for it. Until it has ended its buffers belong to the group: what is
@@ -16,7 +17,8 @@ type Work struct {
 	bytes  int
 	posted time.Time
 	run    func(t team) error
-	driver *Group          // whoever waits may carry it out
+	driver *Group // whoever waits may carry it out
+	waits  *trace.Track
 	after  func(err error) // called before done is closed
 	done   chan struct{}
 	err    error // written before done is closed
@@ -41,6 +43,8 @@ func (w *Work) Wait(ctx context.Context) error {
 		return w.err
 	default:
 	}
+	span := w.waits.Begin("wait")
+	defer span.End()
 	if w.driver != nil && ctx.Err() == nil {
 		w.driver.drive(w)
 	}
@@ -72,7 +76,7 @@ func (g *Group) postTagged(c Call, bytes int, tag uint32, run func(t team, v vec
 	if c.Plan = g.plan; tag != 0 {
 		c.Plan = g.planOf(tag)
 	}
-	w := &Work{bytes: bytes, posted: time.Now(), after: after, done: make(chan struct{})}
+	w := &Work{bytes: bytes, posted: time.Now(), after: after, waits: g.tracks.waits, done: make(chan struct{})}
 	if c.Algorithm == (Choice{Level1: SHM}) && g.all.shared != nil {
 		w.driver = g
 	}
