@@ -153,7 +153,7 @@ func (s *Store) collect(ctx context.Context, floor uint64, done *Collected) erro
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		if err := s.needs(id, needed); err != nil {
+		if err := s.needs(id, ids, needed); err != nil {
 			return err
 		}
 	}
@@ -188,14 +188,17 @@ func (s *Store) collect(ctx context.Context, floor uint64, done *Collected) erro
 	return s.sweep()
 }
 
-// needs adds the parts and packs of a checkpoint.
-func (s *Store) needs(id uint64, needed map[string]bool) error {
+// needs adds the parts and packs of a checkpoint; ids are all there are.
+func (s *Store) needs(id uint64, ids []uint64, needed map[string]bool) error {
 	m, _, err := s.manifest(id)
 	if errors.Is(err, ErrNotFound) {
 		return nil // deleted meanwhile
 	}
 	if err != nil {
 		return err
+	}
+	if m.Base != nil && !slices.Contains(ids, m.Base.ID) {
+		return fmt.Errorf("checkpoint %d stands on %s: %w", id, manifestName(m.Base.ID), ErrMissing)
 	}
 	for i := range m.Parts {
 		needed[m.Parts[i].File] = true

@@ -50,8 +50,11 @@ func (d *DamageError) Error() string {
 // Is reports a match with ErrDamaged.
 func (d *DamageError) Is(target error) bool { return target == ErrDamaged }
 
-// inFile gives a DamageError found while decoding bytes the name of their file.
+// inFile gives an error found while decoding bytes the name of their file.
 func inFile(err error, name string) error {
+	if errors.Is(err, ErrVersion) {
+		return fmt.Errorf("%s: %w", name, err)
+	}
 	if d, ok := errors.AsType[*DamageError](err); ok && d.File == "" {
 		d.File = name
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"log/slog"
 	"maps"
 	"math"
@@ -203,4 +204,10 @@ func someModel(n int, seed uint64) *model {
 	}
 	m.blobs["head"] = fmt.Sprint("state at ", seed)
 	return m
+}
+
+// resealed ends a manifest's body as encode does.
+func resealed(body []byte) []byte {
+	b := append(slices.Clone(body), sealBegin...)
+	return fmt.Appendf(b, "%08x%s", crc32.Checksum(b, castagnoli), sealEnd)
 }

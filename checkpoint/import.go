@@ -73,7 +73,7 @@ func openImport(path string) (_ *Import, err error) {
 	if info, err = i.f.Stat(); err != nil {
 		return nil, err
 	}
-	if i.tensors, _, i.begin, err = readTensors(i.f, info.Size()); err != nil {
+	if i.tensors, i.begin, err = readTensors(i.f, info.Size()); err != nil {
 		return nil, inFile(err, i.path)
 	}
 	if !described {

@@ -118,6 +118,7 @@ func (s *Store) reusable(ctx context.Context, from *Manifest, spec Spec) (*pinne
 			return nil, err
 		}
 		var v view
+		var newest *partFile
 		for _, m := range slices.Backward(chain) {
 			f, err := s.part(m, g)
 			if err != nil {
@@ -128,8 +129,9 @@ func (s *Store) reusable(ctx context.Context, from *Manifest, spec Spec) (*pinne
 			for _, k := range f.packs {
 				v.number(k)
 			}
+			newest = f
 		}
-		for i, live := range v.live() {
+		for i, live := range v.live(newest) {
 			// A full checkpoint takes nothing from a pack that is mostly dead, so that
 			// such packs go with the checkpoints that need them.
 			if k := v.packs[i]; spec.Base != 0 || 2*live >= k.size {
@@ -143,14 +145,21 @@ func (s *Store) reusable(ctx context.Context, from *Manifest, spec Spec) (*pinne
 	return p, nil
 }
 
-// live is how many bytes of each pack the pages need.
-func (v *view) live() []int64 {
+// live is how many bytes of each pack the pages need, and the blobs of the newest
+// part.
+func (v *view) live(newest *partFile) []int64 {
 	live := make([]int64, len(v.packs))
 	for i := range v.packs {
 		live[i] = packHead
 	}
 	for i := range v.pages {
 		live[v.pages[i].pack] += recordHead + int64(v.pages[i].n)
+	}
+	for i := range newest.blobs {
+		for j := range newest.blobs[i].pieces {
+			at := &newest.blobs[i].pieces[j]
+			live[v.number(newest.packs[at.pack])] += recordHead + int64(at.n)
+		}
 	}
 	return live
 }

@@ -107,9 +107,9 @@ func layTensors(tensors []*tensor, metadata map[string]string) ([]byte, error) {
 
 // readTensors reads a header and checks it against the size of the file. begin is
 // where the bytes of the tensors begin.
-func readTensors(r io.ReaderAt, fileSize int64) (tensors map[string]*tensor, metadata map[string]string, begin int64, err error) {
-	bad := func(at int64, format string, args ...any) (map[string]*tensor, map[string]string, int64, error) {
-		return nil, nil, 0, &DamageError{Offset: at, Reason: fmt.Sprintf(format, args...)}
+func readTensors(r io.ReaderAt, fileSize int64) (tensors map[string]*tensor, begin int64, err error) {
+	bad := func(at int64, format string, args ...any) (map[string]*tensor, int64, error) {
+		return nil, 0, &DamageError{Offset: at, Reason: fmt.Sprintf(format, args...)}
 	}
 	var head [8]byte
 	if _, err := r.ReadAt(head[:], 0); err != nil {
@@ -121,54 +121,54 @@ func readTensors(r io.ReaderAt, fileSize int64) (tensors map[string]*tensor, met
 	}
 	b := make([]byte, n)
 	if _, err := r.ReadAt(b, 8); err != nil && !errors.Is(err, io.EOF) {
-		return nil, nil, 0, fmt.Errorf("read header: %w", err)
+		return nil, 0, fmt.Errorf("read header: %w", err)
 	}
 	begin = 8 + int64(n)
-	if tensors, metadata, err = decodeTensors(b); err != nil {
+	if tensors, err = decodeTensors(b); err != nil {
 		return bad(8, "%v", err)
 	}
 	if err := checkTensors(tensors, uint64(fileSize-begin)); err != nil {
 		return bad(8, "%v", err)
 	}
-	return tensors, metadata, begin, nil
+	return tensors, begin, nil
 }
 
 // decodeTensors reads the JSON of a header, in which a name is used once.
-func decodeTensors(b []byte) (map[string]*tensor, map[string]string, error) {
+func decodeTensors(b []byte) (map[string]*tensor, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	if tok, err := d.Token(); err != nil || tok != json.Delim('{') {
-		return nil, nil, errors.New("the header is no JSON object")
+		return nil, errors.New("the header is no JSON object")
 	}
 	tensors := map[string]*tensor{}
-	var metadata map[string]string
 	for d.More() {
 		key, err := d.Token()
 		if err != nil {
-			return nil, nil, fmt.Errorf("byte %d: %w", d.InputOffset(), err)
+			return nil, fmt.Errorf("byte %d: %w", d.InputOffset(), err)
 		}
 		name, _ := key.(string)
 		if name == metadataKey {
-			if err := d.Decode(&metadata); err != nil {
-				return nil, nil, fmt.Errorf("metadata: %w", err)
+			var texts map[string]string
+			if err := d.Decode(&texts); err != nil {
+				return nil, fmt.Errorf("metadata: %w", err)
 			}
 			continue
 		}
 		t := &tensor{name: name}
 		if err := d.Decode(t); err != nil {
-			return nil, nil, fmt.Errorf("tensor %q: %w", name, err)
+			return nil, fmt.Errorf("tensor %q: %w", name, err)
 		}
 		if tensors[name] != nil {
-			return nil, nil, fmt.Errorf("tensor %q is there twice", name)
+			return nil, fmt.Errorf("tensor %q is there twice", name)
 		}
 		tensors[name] = t
 	}
 	if _, err := d.Token(); err != nil {
-		return nil, nil, fmt.Errorf("byte %d: %w", d.InputOffset(), err)
+		return nil, fmt.Errorf("byte %d: %w", d.InputOffset(), err)
 	}
 	if rest := bytes.TrimRight(b[d.InputOffset():], " "); len(rest) > 0 {
-		return nil, nil, fmt.Errorf("%d bytes after the JSON object", len(rest))
+		return nil, fmt.Errorf("%d bytes after the JSON object", len(rest))
 	}
-	return tensors, metadata, nil
+	return tensors, nil
 }
 
 // checkTensors demands that the tensors cover the bytes of the file without holes.

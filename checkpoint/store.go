@@ -196,7 +196,7 @@ func (s *Store) manifest(id uint64) (m *Manifest, digest string, err error) {
 		err = &DamageError{Reason: fmt.Sprintf("it is the manifest of checkpoint %d", m.ID)}
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("read checkpoint %d: %s: %w", id, path, inFile(err, path))
+		return nil, "", fmt.Errorf("read checkpoint %d: %w", id, inFile(err, path))
 	}
 	return m, digestOf(b), nil
 }

@@ -51,7 +51,7 @@ func TestEveryFlippedByteIsFound(t *testing.T) {
 				}
 			}
 		}
-		step := 1 + len(whole)/100 // of small files every byte, of others some
+		step := 1 + len(whole)/40 // of small files every byte, of others some
 		for i := 0; i < len(whole); i += 1 + rand.IntN(step) {
 			bent := bytes.Clone(whole)
 			bent[i] ^= 1 << (i % 8)
