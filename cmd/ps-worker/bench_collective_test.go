@@ -19,7 +19,9 @@ func TestBenchOfCollectives(t *testing.T) {
 	for _, how := range []string{
 		"allreduce --transport inproc --ranks 3 --dtype bfloat16 --redop avg",
 		"reducescatter --transport shm --ranks 2 --reduce-order rank",
-		"allgather --transport tcp --ranks 3 --algo ring --out-of-place",
+		"allgather --transport tcp --ranks 3 --algo ring --out-of-place --calibrate",
+		"alltoall --transport inproc --ranks 2 --alloc --calibrate",
+		"broadcast --transport shm --ranks 3 --apart",
 		"allreduce --transport tcp --ranks 4 --hosts 2 --algo level0:mesh;level1:H-D_R",
 	} {
 		args := strings.Fields(how)

@@ -169,11 +169,12 @@ func TestTable(t *testing.T) {
 	r := Result{Op: "allreduce", Ranks: 2, Size: 1 << 20, Count: 1 << 18, Type: "float32", Redop: "sum", Algorithm: "ring", Micros: 81.2, Algbw: 13.24, Busbw: 13.24}
 	for w, js := range map[*strings.Builder]bool{&human: false, &machine: true} {
 		tab := NewTable(w, js)
-		if err := errors.Join(tab.Head("shm"), tab.Row(r)); err != nil {
+		tab.Head("shm")
+		if err := errors.Join(tab.Links(collective.Link{}, collective.Link{}), tab.Row(r)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if lines := strings.Split(human.String(), "\n"); len(lines) != 5 || len(lines[1]) != len(lines[3]) {
+	if lines := strings.Split(human.String(), "\n"); len(lines) != 6 || len(lines[2]) != len(lines[4]) {
 		t.Errorf("columns do not line up:\n%s", human.String())
 	}
 	var got Result

@@ -19,6 +19,7 @@ type Spec struct {
 	Reduction  collective.Reduction // 0 where nothing is reduced
 	Sizes      []int                // bytes
 	OutOfPlace bool                 // results go into other memory than what is sent
+	Alloc      bool                 // buffers are the group's own, which the ranks of a host read in place
 	Time       time.Duration        // of a size, about; default 1 s
 	Rounds     int                  // of which the median counts; default 5
 }
@@ -63,9 +64,15 @@ func Measure(ctx context.Context, g *collective.Group, spec Spec, report func(Re
 	for _, size := range spec.Sizes {
 		room = max(room, spec.room(g.Size(), size))
 	}
-	x, y := make([]byte, room), []byte(nil)
+	x, err := b.buffer(room)
+	if err != nil {
+		return err
+	}
+	var y []byte
 	if spec.OutOfPlace || spec.Op == collective.AlltoAll {
-		y = make([]byte, room)
+		if y, err = b.buffer(room); err != nil {
+			return err
+		}
 	}
 	var ops []*operation
 	results := make([]Result, len(spec.Sizes))
@@ -87,6 +94,15 @@ func Measure(ctx context.Context, g *collective.Group, spec Spec, report func(Re
 		}
 	}
 	return nil
+}
+
+// buffer makes memory for messages.
+func (b *bench) buffer(n int) ([]byte, error) {
+	if !b.spec.Alloc {
+		return make([]byte, n), nil
+	}
+	buf, err := b.g.Alloc(n)
+	return buf.Host(), err
 }
 
 // prepare checks the contents of a size, and finds how many calls make a round.

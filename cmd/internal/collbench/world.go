@@ -15,6 +15,7 @@ import (
 	"hcclps/p2p/collective"
 	"hcclps/p2p/hccl"
 	"hcclps/p2p/inproc"
+	"hcclps/p2p/shm/region"
 	"hcclps/p2p/sockets"
 	"hcclps/p2p/world"
 )
@@ -39,7 +40,12 @@ type Config struct {
 	Master     string // of tcp: where rank 0 listens
 	Algorithms string // pinned, as collective.ParseAlgorithms reads them
 	RankOrder  bool
-	Hosts      int // the ranks are cut into so many hosts for algorithms of two levels; 0 is 1
+	Hosts      int  // the ranks are cut into so many hosts for algorithms of two levels; 0 is 1
+	Apart      bool // ranks of a host share no memory, but what a pair has
+	Calibrate  bool // measure the links first, for the choice of algorithms
+
+	// Measured is told what was measured, at rank 0; nil: nobody is.
+	Measured func(*collective.Calibration) error `json:"-"`
 }
 
 // patience bounds the making of the world.
@@ -77,7 +83,11 @@ func Together(ctx context.Context, cfg Config, f Body) error {
 			}
 			group, err := cfg.group()
 			if err == nil {
-				group.Comm = comm
+				cfg := cfg
+				cfg.Rank, group.Comm = r, comm
+				err = cfg.links(ctx, &group)
+			}
+			if err == nil {
 				err = do(ctx, group, func(ctx context.Context, g *collective.Group) error {
 					err := f(ctx, g)
 					failed(err)
@@ -89,6 +99,22 @@ func Together(ctx context.Context, cfg Config, f Body) error {
 	}
 	all.Wait()
 	return context.Cause(ctx)
+}
+
+// links measures the links of a group that is to be, if it is asked to.
+func (cfg Config) links(ctx context.Context, group *collective.Config) error {
+	if !cfg.Calibrate {
+		return nil
+	}
+	c, err := collective.Calibrate(ctx, group.Comm)
+	if err != nil {
+		return err
+	}
+	group.Inside, group.Across = c.Links(group.Hosts)
+	if cfg.Rank == 0 && cfg.Measured != nil {
+		return cfg.Measured(c)
+	}
+	return nil
 }
 
 // do makes a group and runs it beside f. All ranks leave it together.
@@ -140,6 +166,19 @@ func Join(ctx context.Context, cfg Config, f Body) (err error) {
 		return err
 	}
 	group.Comm, group.Control, group.Epoch = comm, w, uint64(w.Epoch())
+	if err := cfg.links(ctx, &group); err != nil {
+		return err
+	}
+	if cfg.Transport == Shm && !cfg.Apart {
+		r, failed := backend.Share(ctx, comm, group.Hosts, region.Config{})
+		if failed != nil {
+			return failed
+		}
+		if r != nil {
+			group.Shared = r
+			defer func() { err = errors.Join(err, r.Close()) }()
+		}
+	}
 	return do(ctx, group, f)
 }
 
