@@ -9,109 +9,38 @@ import (
 	"hash/crc32"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	badger "github.com/dgraph-io/badger/v4"
-	"github.com/dgraph-io/badger/v4/options"
 )
 
 // Keys of the catalogue, by their first byte. Every value is framed by seal.
 const (
 	chunkKey = 'c' // and the SHA-256 of a chunk: pack u32, bytes u32, offset u64, references u32
 	packKey  = 'k' // and the number of a pack, u32 big endian: its name
-	partKey  = 'p' // and the name of a part: its state
+	partKey  = 'p' // and the name of a part that was added: nothing
 )
 
-// States of a part. One that is neither there nor absent at Open shows that the
-// counts cannot be trusted: the catalogue is built anew.
-const (
-	partAdding   = 1
-	partThere    = 2
-	partRemoving = 3
-)
-
-const (
-	catalogueFolder = "chunks"
-	chunkValue      = 20
-)
+const chunkValue = 20
 
 // badgerCatalogue is the catalogue on disk. It is a cache, so that what fails in
 // it is logged and costs only that chunks are written again.
 type badgerCatalogue struct {
 	db     *badger.DB
-	dir    string
+	folder string
+	lock   *os.File
 	log    *slog.Logger
-	failed atomic.Bool // from then on it is empty; Close removes it
-	turn   chan struct{}
+	failed atomic.Bool   // from then on it is empty; close removes it
+	turn   chan struct{} // held while parts are added or taken out
 
 	mu     sync.RWMutex // guards the rest; never held over I/O
 	packs  map[uint32]string
 	number map[string]uint32
 	next   uint32
 	parts  map[string]bool
-}
-
-// openCatalogue opens or makes the catalogue in a folder. A damaged one is made
-// anew, one that another process has is ErrInUse.
-func openCatalogue(folder string, log *slog.Logger) (*badgerCatalogue, error) {
-	c := &badgerCatalogue{dir: filepath.Join(folder, catalogueFolder), log: log, turn: make(chan struct{}, 1)}
-	if err := os.MkdirAll(c.dir, 0o755); err != nil {
-		return nil, fmt.Errorf("open catalogue: %w", err)
-	}
-	for again := range 2 {
-		err := c.open()
-		if err == nil {
-			return c, nil
-		}
-		if c.db != nil {
-			err = errors.Join(err, c.db.Close())
-			c.db = nil
-		}
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("open catalogue %s: %w by another process: %w", c.dir, ErrInUse, err)
-		}
-		if errno := syscall.Errno(0); errors.As(err, &errno) || again > 0 {
-			return nil, fmt.Errorf("open catalogue %s: %w", c.dir, err)
-		}
-		log.Warn("the catalogue is damaged and built anew", "dir", c.dir, "err", err)
-		if err := errors.Join(os.RemoveAll(c.dir), os.MkdirAll(c.dir, 0o755)); err != nil {
-			return nil, fmt.Errorf("open catalogue: %w", err)
-		}
-		c.failed.Store(false)
-	}
-	return c, nil
-}
-
-// open turns a panic of Badger on damaged files into an error.
-func (c *badgerCatalogue) open() (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("opening the database failed: %v", r)
-		}
-	}()
-	o := badger.DefaultOptions(c.dir)
-	o.Logger = catalogueLogger{c}
-	o.Compression = options.None
-	o.BlockCacheSize, o.IndexCacheSize = 0, 0
-	o.ChecksumVerificationMode = options.OnTableRead
-	o.DetectConflicts, o.MetricsEnabled = false, false
-	o.MemTableSize, o.NumMemtables = 16<<20, 2
-	o.ValueLogFileSize, o.NumGoroutines, o.NumCompactors = 16<<20, 1, 2
-	if c.db, err = badger.Open(o); err != nil {
-		return err
-	}
-	if err := c.load(); err != nil {
-		return err
-	}
-	if c.failed.Load() {
-		return errors.New("the database reported an error")
-	}
-	return nil
 }
 
 // load fills the books.
@@ -130,10 +59,7 @@ func (c *badgerCatalogue) load() error {
 		if err != nil {
 			return err
 		}
-		return each(txn, partKey, func(key, value []byte) error {
-			if len(value) != 1 || value[0] != partThere {
-				return fmt.Errorf("part %s was not added or removed to the end: %x", key[1:], value)
-			}
+		return each(txn, partKey, func(key, _ []byte) error {
 			c.parts[string(key[1:])] = true
 			return nil
 		})
@@ -164,7 +90,7 @@ func each(txn *badger.Txn, kind byte, visit func(key, value []byte) error) error
 // fail makes the catalogue an empty one.
 func (c *badgerCatalogue) fail(err error) {
 	if !c.failed.Swap(true) {
-		c.log.Error("the catalogue of chunks failed; chunks are written again until it is opened anew", "dir", c.dir, "err", err)
+		c.log.Error("the catalogue of chunks failed; chunks are written again until it is opened anew", "dir", c.folder, "err", err)
 	}
 }
 
@@ -222,25 +148,22 @@ func (c *badgerCatalogue) add(part string, p *partFile) { c.change(part, true, p
 
 func (c *badgerCatalogue) remove(part string, p *partFile) { c.change(part, false, p) }
 
-// change adds or removes a part, whose state is in between meanwhile.
+// change adds or removes a part.
 func (c *badgerCatalogue) change(part string, add bool, p *partFile) {
 	c.turn <- struct{}{}
 	defer func() { <-c.turn }()
 	if c.failed.Load() || c.has(part) == add {
 		return
 	}
-	between := byte(partRemoving)
-	if add {
-		between = partAdding
-	}
-	err := c.set(part, between)
+	err := c.count(p, add)
 	if err == nil {
-		err = c.count(p, add)
-	}
-	if err == nil && add {
-		err = c.set(part, partThere)
-	} else if err == nil {
-		err = c.db.Update(func(txn *badger.Txn) error { return txn.Delete(append([]byte{partKey}, part...)) })
+		key := append([]byte{partKey}, part...)
+		err = c.db.Update(func(txn *badger.Txn) error {
+			if add {
+				return txn.Set(key, seal(key, nil))
+			}
+			return txn.Delete(key)
+		})
 	}
 	if err != nil {
 		c.fail(fmt.Errorf("part %s: %w", part, err))
@@ -253,11 +176,6 @@ func (c *badgerCatalogue) change(part string, add bool, p *partFile) {
 	} else {
 		delete(c.parts, part)
 	}
-}
-
-func (c *badgerCatalogue) set(part string, state byte) error {
-	key := append([]byte{partKey}, part...)
-	return c.db.Update(func(txn *badger.Txn) error { return txn.Set(key, seal(key, []byte{state})) })
 }
 
 // count changes the references of a part's chunks, in the order of their keys.
@@ -397,20 +315,6 @@ func (c *badgerCatalogue) clear(files map[string]bool) error {
 		}
 		return nil
 	})
-}
-
-// close closes the database, and removes one that cannot be trusted.
-func (c *badgerCatalogue) close() error {
-	c.turn <- struct{}{}
-	defer func() { <-c.turn }()
-	err := c.db.Close()
-	if c.failed.Load() {
-		return os.RemoveAll(c.dir)
-	}
-	if err != nil {
-		return fmt.Errorf("close catalogue %s: %w", c.dir, err)
-	}
-	return nil
 }
 
 // seal frames a value: length u32, CRC-32C u32 over key and value, value. Badger's

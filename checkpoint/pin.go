@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -110,6 +111,7 @@ func (s *Store) reusable(ctx context.Context, from *Manifest, spec Spec) (*pinne
 		return nil, err
 	}
 	p := &pinned{packs: map[string]int64{}}
+	live := map[string]int64{}
 	for g := range uint32(from.Shards) + 1 {
 		if from.part(g) == nil || from.Shards == spec.Shards && g != spec.Group {
 			continue // the same shards: what the group had is what it may have again
@@ -131,17 +133,17 @@ func (s *Store) reusable(ctx context.Context, from *Manifest, spec Spec) (*pinne
 			}
 			newest = f
 		}
-		for i, live := range v.live(newest) {
-			// A full checkpoint takes nothing from a pack that is mostly dead, so that
-			// such packs go with the checkpoints that need them.
-			if k := v.packs[i]; spec.Base != 0 || 2*live >= k.size {
-				p.packs[k.name] = k.size
-			}
+		for i, n := range v.live(newest) {
+			live[v.packs[i].name] += n
+			p.packs[v.packs[i].name] = v.packs[i].size
 		}
 		if spec.Base != 0 {
 			p.base = v
 		}
 	}
+	// A full checkpoint takes nothing from a pack that is mostly dead, so that such
+	// packs go with the checkpoints that need them.
+	maps.DeleteFunc(p.packs, func(name string, size int64) bool { return spec.Base == 0 && 2*live[name] < size-packHead })
 	return p, nil
 }
 
@@ -149,9 +151,6 @@ func (s *Store) reusable(ctx context.Context, from *Manifest, spec Spec) (*pinne
 // part.
 func (v *view) live(newest *partFile) []int64 {
 	live := make([]int64, len(v.packs))
-	for i := range v.packs {
-		live[i] = packHead
-	}
 	for i := range v.pages {
 		live[v.pages[i].pack] += recordHead + int64(v.pages[i].n)
 	}
