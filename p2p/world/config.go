@@ -52,8 +52,8 @@ type Config struct {
 	Logger    *slog.Logger  // nil = discard
 }
 
-// setDefaults fills in what is zero and returns every fault.
-func (c *Config) setDefaults() error {
+// setDefaults fills in what is zero and returns every fault, for a rank or for a rendezvous.
+func (c *Config) setDefaults(rank bool) error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if c.Size < 1 || c.Size > MaxSize {
@@ -66,11 +66,11 @@ func (c *Config) setDefaults() error {
 		if c.Network == nil {
 			fault("network is nil")
 		}
-		if c.Pair == nil {
+		if c.Pair == nil && rank {
 			fault("pair is nil: give the backend's function")
 		}
-		if c.Master == "" {
-			fault("master is empty: say where rank 0 listens")
+		if c.Master == "" && (rank || c.Listen == "") {
+			fault("master is empty: say where the world meets")
 		}
 	}
 	if c.Stripes == 0 {

@@ -68,6 +68,13 @@ func (f *fate) hasLeft(rank int) bool {
 	return ok
 }
 
+// why is the reason for which a rank has left, "" if it has not.
+func (f *fate) why(rank int) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.left[rank]
+}
+
 // departures tells for people which ranks have left; "" if none has.
 func (f *fate) departures(members []member) string {
 	f.mu.Lock()

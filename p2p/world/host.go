@@ -17,9 +17,9 @@ type Host struct {
 // times and the job are those of the ranks. A Host that is not to run must be closed.
 func OpenHost(ctx context.Context, cfg Config) (*Host, error) {
 	cfg.Rank = 0
-	err := cfg.setDefaults()
-	if cfg.Network == nil || cfg.Master == "" && cfg.Listen == "" {
-		err = errors.Join(err, errors.New("a rendezvous needs a network and an address"))
+	err := cfg.setDefaults(false)
+	if cfg.Size == 1 {
+		err = errors.Join(err, errors.New("a world of one meets nowhere"))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("configure rendezvous: %w", err)

@@ -52,7 +52,7 @@ func (w *World) ask(ctx context.Context) ([]answered, error) {
 		return nil, context.Cause(ctx)
 	}
 	if w.link == nil {
-		return []answered{{position: w.place.get(), is: true}}, nil
+		return []answered{{position: w.place.get()}}, nil
 	}
 	return w.questions.ask(ctx, w.Size(), w.link, w.stopped)
 }
@@ -71,9 +71,8 @@ type questions struct {
 
 // answered is what one rank has answered.
 type answered struct {
-	is       bool // it has
 	position []byte
-	age      time.Duration // since something was heard of it
+	age      time.Duration // since something was heard of it; negative: it has gone
 }
 
 type question struct {
@@ -121,7 +120,10 @@ func (q *questions) told(f frame) {
 		close(one.whole)
 		delete(q.open, f.query)
 	default:
-		a := answered{is: true, age: time.Duration(f.age) * time.Millisecond}
+		a := answered{age: time.Duration(f.age) * time.Millisecond}
+		if f.age == gone {
+			a.age = -1
+		}
 		if len(f.position) > 0 {
 			a.position = f.position
 		}

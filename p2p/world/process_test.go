@@ -24,7 +24,11 @@ const childVar = "HCCLPS_TEST_WORLD_TRANSPORT"
 
 func TestMain(m *testing.M) {
 	if transport := os.Getenv(childVar); transport != "" {
-		if err := playRank(context.Background(), transport, os.Stdout); err != nil {
+		play := playRank
+		if os.Getenv(elasticVar) != "" {
+			play = playElastic
+		}
+		if err := play(context.Background(), transport, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -148,12 +152,23 @@ func (c *child) line(t *testing.T) string {
 
 func startRank(ctx context.Context, t *testing.T, rank, size int, at *net.TCPAddr, transport backend.Transport) *child {
 	t.Helper()
+	return begin(t, rankCommand(ctx, t, rank, size, at, transport))
+}
+
+// rankCommand is the process of a rank, not yet started.
+func rankCommand(ctx context.Context, t *testing.T, rank, size int, at *net.TCPAddr, transport backend.Transport) *exec.Cmd {
+	t.Helper()
 	exe, err := os.Executable()
 	check(t, err)
 	cmd := exec.CommandContext(ctx, exe)
 	cmd.Env = append(os.Environ(), childVar+"="+string(transport), fmt.Sprint("RANK=", rank), fmt.Sprint("WORLD_SIZE=", size),
 		fmt.Sprint("LOCAL_RANK=", rank), "MASTER_ADDR="+at.IP.String(), fmt.Sprint("MASTER_PORT=", at.Port))
 	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+func begin(t *testing.T, cmd *exec.Cmd) *child {
+	t.Helper()
 	out, err := cmd.StdoutPipe()
 	check(t, err)
 	check(t, cmd.Start())

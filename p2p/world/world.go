@@ -54,7 +54,7 @@ const (
 // already, it waits until the ranks of it let this one in by Rebuild. Nothing runs yet, so call Run soon: the others take a rank for dead that is
 // silent for long. A World that is not to run must be closed.
 func Open(ctx context.Context, cfg Config) (*World, error) {
-	if err := cfg.setDefaults(); err != nil {
+	if err := cfg.setDefaults(true); err != nil {
 		return nil, fmt.Errorf("configure world: %w", err)
 	}
 	j := &joiner{cfg: &cfg, self: identity{process: rand.Uint64()}, dead: -1}
