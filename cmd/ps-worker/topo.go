@@ -27,6 +27,8 @@ func topoCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "servers", Usage: "addresses of servers", EnvVars: env("servers")},
 			&cli.StringFlag{Name: "cluster", Value: "hcclps", Usage: "`NAME` of the cluster", EnvVars: env("cluster")},
 			&cli.DurationFlag{Name: "time", Value: 600 * time.Millisecond, Usage: "for each pair and transport, about", EnvVars: env("topo-time")},
+			&cli.StringFlag{Name: "calibrate", Usage: "measure nothing: fit the cost model of AllReduce to the table in `FILE`, lines of a size and milliseconds below size,ring,mesh,halving-doubling, and print how far off it is"},
+			&cli.IntFlag{Name: "ranks", Value: 8, Usage: "of the table of --calibrate"},
 			&cli.BoolFlag{Name: "json", Usage: "for machines: one line"},
 		}, program.NetworkFlags(), program.ConfigFlags()),
 		Action: topo,
@@ -58,6 +60,12 @@ func topo(c *cli.Context) error {
 	}
 	if err := program.NoArguments(c); err != nil {
 		return err
+	}
+	if c.Int("ranks") < 2 {
+		return program.Usage("--ranks %d: want 2 or more", c.Int("ranks"))
+	}
+	if c.IsSet("calibrate") {
+		return calibrate(c)
 	}
 	if c.Duration("time") <= 0 {
 		return program.Usage("--time %v: want some time", c.Duration("time"))
