@@ -52,6 +52,7 @@ type Config struct {
 	Bulk        backend.Config        // what carries bulk, as far as the servers take it too
 	Deadline    time.Duration         // of one push, pull or session call; 60 s
 	Trace       *trace.Recorder       // what this client does is recorded there; nil: a recorder of its own, that is off until Profiler starts it
+	Flights     string                // of AllReduce and Hybrid: the folder for the last operations of this worker when they fail; "": they are not written
 	Logger      *slog.Logger          // nil: discard
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 
 	"hcclps/p2p"
 	"hcclps/p2p/collective"
@@ -18,6 +19,7 @@ type peers struct {
 	log    *slog.Logger
 	start  func(part func(context.Context) error) // gives a part a goroutine that Close waits for
 	world  *world.World
+	mu     sync.Mutex // guards the following against others than the goroutine that trains
 	group  *collective.Group
 	fusion *collective.Fusion
 
@@ -51,17 +53,19 @@ func (p *peers) form(ctx context.Context, w *world.World) error {
 	if err != nil {
 		return err
 	}
-	p.group, err = collective.New(collective.Config{
+	g, err := collective.New(collective.Config{
 		Comm: comm, Hosts: w.Hosts(), Epoch: uint64(w.Epoch()), Algorithms: p.cfg.Algorithms, RankOrder: p.cfg.RankOrder,
-		Transport: p.transport(), Watchdog: p.cfg.Deadline, Control: w, Logger: p.log,
+		Transport: p.transport(), Watchdog: p.cfg.Deadline, Control: w, Logger: p.log, Trace: p.cfg.Trace,
 	})
 	if err == nil {
-		p.fusion, err = p.group.Fuse(collective.FusionConfig{DType: p2p.Float32, Reduction: collective.Sum})
+		p.mu.Lock()
+		p.group = g
+		p.mu.Unlock()
+		p.fusion, err = g.Fuse(collective.FusionConfig{DType: p2p.Float32, Reduction: collective.Sum})
 	}
 	if err != nil {
 		return errors.Join(err, comm.Close())
 	}
-	g := p.group
 	p.start(func(ctx context.Context) error {
 		defer context.AfterFunc(ctx, func() { _ = g.Close() })() // which is its good end
 		if err := g.Run(context.WithoutCancel(ctx)); err != nil {
