@@ -18,7 +18,7 @@ type Audit struct {
 	Batches   uint64   // distinct (worker, step) committed with the data cursor
 	Applied   uint64   // (worker, step) applied, each counted by the shard that applied it
 	Restarted []string // workers that were opened more than once
-	Rebuilds  int      // AllReduce: how often the others have gone on without a worker
+	Rebuilds  int      // AllReduce: how often the workers have changed, one being lost or coming
 }
 
 // Audit asks the leader of every shard and checks that all agree.

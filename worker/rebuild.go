@@ -27,11 +27,21 @@ func (r *replica) rebuild(ctx context.Context, cause error) error {
 	p := r.peers
 	for {
 		if cause != nil {
-			if r.cfg.Mode != AllReduce || !p.lost(ctx, cause) {
+			if !p.lost(ctx, cause) {
+				if errors.Is(cause, collective.ErrMismatch) {
+					p.failed(cause)
+				}
+				return cause
+			}
+			p.failed(cause)
+			if v := p.world.Err(); v != nil {
+				cause = fmt.Errorf("%w: %w", v, cause)
+			}
+			if r.cfg.Mode != AllReduce {
 				return cause
 			}
 			if r.rebuilds >= r.cfg.MaxRebuilds {
-				return fmt.Errorf("%w; workers have gone on without others %d times, which is the most (--max-rebuilds)", cause, max(r.rebuilds, 0))
+				return fmt.Errorf("%w; this is after %d rebuilds, the most there may be (--max-rebuilds)", cause, r.rebuilds)
 			}
 			r.rebuilds++
 			r.log.Warn("a worker is lost", "rank", r.rank(), "epoch", p.world.Epoch(), "step", r.clock, "rebuilds", r.rebuilds, "err", cause)

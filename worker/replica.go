@@ -367,7 +367,11 @@ func (r *replica) finish(context.Context, uint64) error { return nil }
 
 // audit implements store.
 func (r *replica) audit(context.Context) (Audit, error) {
-	return Audit{Batches: r.applied, Applied: r.applied, Rebuilds: r.rebuilds}, nil
+	a := Audit{Batches: r.applied, Applied: r.applied}
+	if r.peers != nil {
+		a.Rebuilds = int(r.peers.world.Epoch()) - 1
+	}
+	return a, nil
 }
 
 // close implements store.

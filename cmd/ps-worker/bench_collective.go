@@ -38,7 +38,7 @@ func benchCollectiveCommands() []*cli.Command {
 	for _, op := range []collective.Op{collective.AllReduce, collective.ReduceScatter, collective.AllGather, collective.Broadcast, collective.AlltoAll} {
 		all = append(all, benchCollectiveCommand(op))
 	}
-	return append(all, benchRankCommand())
+	return append(all, benchAblationCommand(), benchRankCommand())
 }
 
 func benchCollectiveCommand(op collective.Op) *cli.Command {

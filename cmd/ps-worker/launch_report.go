@@ -6,33 +6,22 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
-// report prints rank 0's report with what launch did and what the other ranks
-// counted added to it, as JSON if the workers print JSON.
+// report prints what the workers report, with what launch did added to it, as JSON if they were asked for that.
 func (l *launcher) report(k *killer, w *watcher) error {
-	r, err := l.readReport(0)
-	if errors.Is(err, os.ErrNotExist) { // the program leaves no reports
-		_, err := l.c.App.Writer.Write(l.procs.json)
-		return err
-	}
+	reports, err := l.readReports()
 	if err != nil {
 		return err
 	}
-	for rank := 1; rank < l.c.Int("workers"); rank++ {
-		o, err := l.readReport(rank)
-		if err != nil {
-			return err
-		}
-		r.Rows += o.Rows
-		r.SamplesPerS += o.SamplesPerS
-		r.Retried += o.Retried
-		r.Duplicate += o.Duplicate
-		r.PeakRSS = max(r.PeakRSS, o.PeakRSS)
-		r.LongestGapMS = max(r.LongestGapMS, o.LongestGapMS)
-		if o.Digest != "" && o.Digest != r.Digest {
-			return fmt.Errorf("rank %d ends with parameters of digest %s, rank 0 with %s: workers have come apart", rank, o.Digest, r.Digest)
-		}
+	if len(reports) == 0 { // the program leaves none
+		_, err := l.c.App.Writer.Write(l.procs.json)
+		return err
+	}
+	r, err := merged(reports)
+	if err != nil {
+		return err
 	}
 	r.LeaderKills, r.WorkerKills, r.Recovery = &k.leaders, &k.workerKill, k.recovery()
 	elections := uint64(0)
@@ -40,7 +29,8 @@ func (l *launcher) report(k *killer, w *watcher) error {
 		elections = w.terms
 	}
 	r.Elections = &elections
-	if l.procs.json != nil {
+	if r.AsJSON {
+		r.AsJSON = false
 		return json.NewEncoder(l.c.App.Writer).Encode(r)
 	}
 	if k.leaders+k.workerKill == 0 {
@@ -53,9 +43,47 @@ func (l *launcher) report(k *killer, w *watcher) error {
 	return nil
 }
 
-func (l *launcher) readReport(rank int) (report, error) {
+// merged is the report of the rank that was 0 at the end, which knows what the job came to, with what the others counted added to it.
+func merged(reports []report) (report, error) {
+	first := slices.IndexFunc(reports, func(r report) bool { return r.Rank == 0 })
+	if first < 0 {
+		return report{}, errors.New("no worker ended as rank 0: there is no report")
+	}
+	r := reports[first]
+	for i, o := range reports {
+		if i == first {
+			continue
+		}
+		r.Rows += o.Rows
+		r.SamplesPerS += o.SamplesPerS
+		r.Retried += o.Retried
+		r.Duplicate += o.Duplicate
+		r.PeakRSS = max(r.PeakRSS, o.PeakRSS)
+		r.LongestGapMS = max(r.LongestGapMS, o.LongestGapMS)
+		if o.Digest != "" && o.Digest != r.Digest {
+			return r, fmt.Errorf("rank %d ends with parameters of digest %s, rank 0 with %s: workers have come apart", o.Rank, o.Digest, r.Digest)
+		}
+	}
+	return r, nil
+}
+
+// readReports reads those of all workers; none where the program leaves none.
+func (l *launcher) readReports() ([]report, error) {
+	reports := make([]report, l.c.Int("workers"))
+	for i := range reports {
+		var err error
+		if reports[i], err = l.readReport(i); errors.Is(err, os.ErrNotExist) && i == 0 {
+			return nil, nil
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return reports, nil
+}
+
+func (l *launcher) readReport(process int) (report, error) {
 	var r report
-	path := filepath.Join(l.dir, "reports", fmt.Sprintf("rank-%d.json", rank))
+	path := filepath.Join(l.dir, "reports", fmt.Sprintf("rank-%d.json", process))
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return r, err

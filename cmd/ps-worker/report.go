@@ -46,6 +46,7 @@ type report struct {
 	Digest         string             `json:"digest,omitempty"`
 	Reproducible   bool               `json:"reproducible"`
 	Irreproducible string             `json:"why_not,omitempty"`
+	AsJSON         bool               `json:"as_json,omitempty"` // launch is to print it so
 	// Added by launch.
 	LeaderKills *int      `json:"leader_kills,omitempty"`
 	WorkerKills *int      `json:"worker_kills,omitempty"`
@@ -58,7 +59,7 @@ type report struct {
 func (j *job) report(ctx context.Context, client *worker.Client, m worker.Model, rep worker.Report, bar *progress) (report, error) {
 	s := client.Stats()
 	r := report{
-		Job: j.cfg.Job, Worker: j.cfg.Worker, Rank: j.cfg.Rank, Mode: j.cfg.Mode.String(), Model: j.c.String("model"), Rows: rep.Rows, Epochs: j.model.Epochs, Steps: rep.Steps, TrainLoss: rep.Loss,
+		Job: j.cfg.Job, Worker: j.cfg.Worker, Rank: client.Rank(), Mode: j.cfg.Mode.String(), Model: j.c.String("model"), Rows: rep.Rows, Epochs: j.model.Epochs, Steps: rep.Steps, TrainLoss: rep.Loss,
 		SamplesPerS: float64(rep.Rows) / max(rep.Elapsed.Seconds(), 1e-9), Retried: s.RetriedPushes, Duplicate: s.DuplicatePushes,
 		ResumedStep: rep.Resumed, LongestGapMS: bar.longest.Milliseconds(), PeakRSS: peakRSS(),
 	}
@@ -89,6 +90,8 @@ func (j *job) judge(ctx context.Context, client *worker.Client, m worker.Model, 
 	switch {
 	case j.cfg.Sync != worker.BSP && j.cfg.World > 1:
 		r.Irreproducible = "workers are not in step: --sync " + j.c.String("sync")
+	case audit.Rebuilds > 0:
+		r.Irreproducible = fmt.Sprintf("workers were lost or came in: %d rebuilds", audit.Rebuilds)
 	case len(audit.Restarted) > 0:
 		r.Irreproducible = fmt.Sprintf("restarted in mid-run: %v", audit.Restarted)
 	default:
@@ -147,17 +150,13 @@ func peakRSS() int64 {
 	return u.Maxrss << 10
 }
 
-// leave writes the report into the folder that launch collects them from.
-func (r report) leave() error {
-	dir := os.Getenv(reportDirEnv)
-	if dir == "" {
-		return nil
-	}
+// leave writes the report into the folder that launch collects them from, as that of the process with the given number there.
+func (r report) leave(dir string, process int) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, fmt.Sprintf("rank-%d.json", r.Rank)), b, 0o600)
+	return os.WriteFile(filepath.Join(dir, fmt.Sprintf("rank-%d.json", process)), b, 0o600)
 }
 
 func (r report) text(w io.Writer) error {

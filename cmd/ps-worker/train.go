@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -161,20 +162,24 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 func (j *job) print(r report) error {
-	if err := r.leave(); err != nil {
-		return err
+	out := j.c.App.Writer
+	if dir := os.Getenv(reportDirEnv); dir != "" {
+		r.AsJSON = j.c.Bool("json")
+		if err := r.leave(dir, j.cfg.Rank); err != nil || r.AsJSON {
+			return err
+		}
 	}
-	if j.cfg.Rank != 0 && !j.c.Bool("json") {
-		_, err := fmt.Fprintf(j.c.App.Writer, "%s: %d rows in %d steps; rank 0 prints the report\n", r.Worker, r.Rows, r.Steps)
-		return err
-	}
-	if j.cfg.Rank != 0 {
+	switch {
+	case j.c.Bool("json") && r.Rank == 0:
+		return json.NewEncoder(out).Encode(r)
+	case j.c.Bool("json"):
 		return nil
+	case r.Rank == 0:
+		return r.text(out)
+	default:
+		_, err := fmt.Fprintf(out, "%s: %d rows in %d steps; rank 0 prints the report\n", r.Worker, r.Rows, r.Steps)
+		return err
 	}
-	if j.c.Bool("json") {
-		return json.NewEncoder(j.c.App.Writer).Encode(r)
-	}
-	return r.text(j.c.App.Writer)
 }
 
 func (j *job) close() {

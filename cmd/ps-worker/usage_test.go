@@ -38,7 +38,7 @@ func TestMistakesAreNamedWithTheNearestValidName(t *testing.T) {
 		says []string
 	}{
 		{[]string{"trian"}, 2, []string{`"trian"`, "did you mean train?"}},
-		{[]string{"train", "--modle", "lr"}, 2, []string{"--modle", "did you mean --model?"}},
+		{[]string{"train", "--modell", "lr"}, 2, []string{"--modell", "did you mean --model?"}},
 		{train("--model", "lrr"), 2, []string{`"lrr"`, "did you mean lr?"}},
 		{train("--sync", "bps"), 2, []string{`"bps"`, "bsp"}},
 		{train("--sync", "ssp"), 2, []string{"ssp:N"}},
