@@ -16,6 +16,7 @@ type chooser struct {
 
 	shared   bool // the ranks of a host share memory
 	together bool // all ranks do
+	apart    bool // some ranks are behind slow links
 }
 
 // sharable says whether an operation can be done in shared memory.
@@ -53,6 +54,9 @@ func (c chooser) choose(op Op, n int) Choice {
 	}
 	if c.together && sharable(op) { // never slower than through a Comm
 		return Choice{Level1: SHM}
+	}
+	if c.apart && op == AllReduce && !small(n, c.ranks) {
+		return Choice{Level1: Mesh}
 	}
 	best, least := Choice{}, math.Inf(1)
 	for _, a := range c.candidates(op, false) {

@@ -32,6 +32,10 @@
 // and Gather are a root's exchange with everyone. A pure function of the operation, its bytes and the constants of [Link] chooses; it is the same
 // on all ranks. [ParseAlgorithms] reads HCCL's way to pin the choice. [Work.Call] says what was chosen.
 //
+// Where one rank's link is much slower than the others', [Plan] proposes a [Grouping] from a [Calibration], which [Group.Regroup] applies at the end of a step:
+// such a rank is apart (Config.Apart), owns no part of an AllReduce, and sends the next segment while it gets the last. Plan also finds hosts, and the order
+// of a ring.
+//
 // # What goes wrong
 //
 // Before the first message to a peer goes a frame of 128 bytes: what this rank called, as 64 bytes described at the fingerprint, and the message itself
@@ -41,7 +45,7 @@
 // group is dead at this rank and its Comm closed, so that peers end as well ([p2p.ErrPeer]).
 //
 // That is what one rank can see. With a [Control] the first reason becomes the error of all ranks, also of those that would only see a peer go, and a stall
-// says where every rank is. [Group.Recent] is the flight recorder. [RankError] has the rank that an error is about.
+// says where every rank is; [Group.Health] asks that at any time. [Group.Recent] is the flight recorder. [RankError] has the rank that an error is about.
 //
 // # Goroutines and memory
 //

@@ -30,6 +30,9 @@ type Config struct {
 	Ranks []int
 	// Hosts has a number for each rank, equal for ranks of one host or of any subgroup that is closer together; nil: one level.
 	Hosts []int
+	// Apart are ranks of the Comm whose links are much slower than those of the others: an AllReduce that is not tiny does what it can for them, see Mesh.
+	// At least one rank is none of them.
+	Apart []int
 	// Epoch is the epoch of membership, which tells this group from an earlier one of the same ranks.
 	Epoch uint64
 	// Algorithms pins what operations are done by; see ParseAlgorithms.
@@ -126,7 +129,7 @@ func New(cfg Config) (*Group, error) {
 	g.choose = chooser{
 		pinned: cfg.Algorithms, inside: cfg.Inside, across: cfg.Across,
 		levels: newLevels(cfg.Hosts), ranks: size, ordered: cfg.RankOrder,
-		shared: cfg.Shared != nil, together: cfg.Shared != nil && cfg.together(),
+		shared: cfg.Shared != nil, together: cfg.Shared != nil && cfg.together(), apart: len(cfg.Apart) > 0,
 	}
 	g.all = newExchange(cfg.Comm, func(r int) int { return cfg.Ranks[r] }, &g.progress).all()
 	neighbours, me := cfg.neighbours()
@@ -167,6 +170,9 @@ func (c *Config) validate(size int) error {
 	sorted := slices.Sorted(slices.Values(c.Ranks))
 	fault(len(slices.Compact(sorted)) != len(c.Ranks), "a rank is named twice in %v", c.Ranks)
 	fault(c.Hosts != nil && len(c.Hosts) != size, "%d numbers of hosts", len(c.Hosts))
+	for i, r := range c.Apart {
+		fault(r < 0 || r >= size || slices.Contains(c.Apart[:i], r) || len(c.Apart) >= size, "ranks apart %v are not some of %d", c.Apart, size)
+	}
 	fault(c.Piece < 64 || c.Piece%64 != 0, "piece of %d bytes, want a multiple of 64", c.Piece)
 	fault(c.Watchdog < time.Millisecond, "watchdog of %v, want at least 1ms", c.Watchdog)
 	for _, l := range []Link{c.Inside, c.Across} {
@@ -191,7 +197,11 @@ func digest(numbers []int) uint32 {
 
 // planOf is the digest for an operation with a tag.
 func (g *Group) planOf(tag uint32) uint32 {
-	return digest(append([]int{g.cfg.Piece, int(tag)}, g.cfg.Hosts...))
+	numbers := append([]int{g.cfg.Piece, int(tag)}, g.cfg.Hosts...)
+	if len(g.cfg.Apart) > 0 {
+		numbers = append(append(numbers, -1), slices.Sorted(slices.Values(g.cfg.Apart))...)
+	}
+	return digest(numbers)
 }
 
 // reducer is that for a type and a reduction, kept for the next time.
@@ -211,39 +221,50 @@ func (g *Group) Rank() int { return g.cfg.Comm.Rank() }
 // Size is the number of members.
 func (g *Group) Size() int { return g.cfg.Comm.Size() }
 
-// Sub makes a group of some members, in the order of their new numbers, with a Comm of its own: it works beside this one. Every
+// Sub makes a group of some members, in the order of their new numbers, with a Comm of its own: it works beside this one, and has no Shared. Every
 // one of them calls Sub with the same ranks; this rank must be one. ctx bounds the making of the Comm. The caller runs the new group.
 func (g *Group) Sub(ctx context.Context, ranks []int) (*Group, error) {
-	fail := func(err error) (*Group, error) {
+	sub, err := g.sub(ctx, ranks, func(*Config) {})
+	if err != nil {
 		return nil, fmt.Errorf("make sub-group %v at rank %d: %w", ranks, g.Rank(), err)
 	}
+	return sub, nil
+}
+
+// sub makes a group of some members whose Config change may alter.
+func (g *Group) sub(ctx context.Context, ranks []int, change func(*Config)) (*Group, error) {
 	if g.cfg.Open == nil {
-		return fail(errors.New("the group has no way to open a comm for it"))
+		return nil, errors.New("the group has no way to open a comm for it")
 	}
 	sub := g.cfg
-	sub.Ranks, sub.Hosts, sub.Open = nil, nil, nil
-	for _, r := range ranks {
+	sub.Ranks, sub.Hosts, sub.Apart, sub.Open, sub.Shared = nil, nil, nil, nil, nil
+	sub.Algorithms = g.choose.messages().pinned
+	for i, r := range ranks {
 		if r < 0 || r >= g.Size() {
-			return fail(fmt.Errorf("no rank %d among %d: %w", r, g.Size(), p2p.ErrRank))
+			return nil, fmt.Errorf("no rank %d among %d: %w", r, g.Size(), p2p.ErrRank)
 		}
 		sub.Ranks = append(sub.Ranks, g.cfg.Ranks[r])
 		if g.cfg.Hosts != nil {
 			sub.Hosts = append(sub.Hosts, g.cfg.Hosts[r])
 		}
+		if slices.Contains(g.cfg.Apart, r) && len(sub.Apart) < len(ranks)-1 {
+			sub.Apart = append(sub.Apart, i)
+		}
 	}
+	change(&sub)
 	me := slices.Index(ranks, g.Rank())
 	if me < 0 {
-		return fail(fmt.Errorf("this rank is not in it: %w", p2p.ErrRank))
+		return nil, fmt.Errorf("this rank is not in it: %w", p2p.ErrRank)
 	}
 	if sorted := slices.Sorted(slices.Values(ranks)); len(slices.Compact(sorted)) != len(ranks) {
-		return fail(fmt.Errorf("a rank is in it twice: %w", p2p.ErrRank))
+		return nil, fmt.Errorf("a rank is in it twice: %w", p2p.ErrRank)
 	}
 	comm, err := g.cfg.Open(ctx, ranks)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	if comm.Rank() != me || comm.Size() != len(ranks) {
-		return fail(errors.Join(fmt.Errorf("the comm is of rank %d of %d", comm.Rank(), comm.Size()), comm.Close()))
+		return nil, errors.Join(fmt.Errorf("the comm is of rank %d of %d", comm.Rank(), comm.Size()), comm.Close())
 	}
 	sub.Comm = comm
 	return New(sub)

@@ -191,7 +191,10 @@ func (g *Group) reduceAll(t team, v vector, src, dst []byte) error {
 	if c := t.call.Algorithm; c.Level0 != Auto {
 		return layeredAllReduce(t, g.choose.levels, c, v, src, dst)
 	}
-	return allReduce(t, g.algorithm(t), v, src, dst)
+	if a := g.algorithm(t); a != Mesh || len(g.cfg.Apart) == 0 || small(len(src), t.size()) {
+		return allReduce(t, a, v, src, dst)
+	}
+	return apartAllReduce(t, v, g.cfg.Apart, src, dst)
 }
 
 // reduceToRoot does a Reduce by the algorithm of the call.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"hcclps/p2p"
 	"hcclps/p2p/collective"
@@ -18,7 +19,10 @@ import (
 )
 
 // A world of processes is the Control of its groups.
-var _ collective.Control = (*processes.World)(nil)
+var _ interface {
+	collective.Control
+	collective.Pulse
+} = (*processes.World)(nil)
 
 // member is one rank of a world of processes: they are in this one, and their pairs are tcp's.
 type member struct {
@@ -168,4 +172,41 @@ func TestTheWorldHearsWhatWentWrong(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A group over a world of processes tells what each member does, and who has gone.
+func TestHealthOfAGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		members, leave := together(t, 3)
+		defer leave()
+		eachMember(t, members, func(r int, g *collective.Group, _ <-chan error) {
+			if err := sumOf(100)(g).Wait(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if r == 2 {
+				<-time.After(5 * time.Second)
+				sumOf(7)(g)
+				members[2].stop()
+				<-time.After(time.Minute)
+				return
+			}
+			work := sumOf(7)(g)
+			<-time.After(3 * time.Second) // two are in the second call
+			all, err := g.Health(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, h := range all {
+				if h.Rank != i || h.Silent < 0 || h.Silent > time.Second || h.Reason != "" || h.Inside != (i < 2) || h.Last.Seq != uint64(2-i/2) {
+					t.Errorf("rank %d hears of rank %d that %+v", r, i, h)
+				}
+			}
+			if err := work.Wait(t.Context()); err == nil {
+				<-time.After(time.Second)
+			}
+			if all, err = g.Health(t.Context()); err != nil || all[2].Reason == "" || all[2].Silent >= 0 {
+				t.Errorf("rank %d hears of rank 2, which has left, that %+v, %v", r, all, err)
+			}
+		})
+	})
 }
