@@ -53,6 +53,7 @@ func launchCommand() *cli.Command {
 			&cli.StringFlag{Name: "kills", Value: "20,5", Usage: "at most `L,W` leader and worker kills"},
 			&cli.StringFlag{Name: "ps-server", Usage: "`PATH` of ps-server; default: beside this program, else in PATH"},
 			&cli.BoolFlag{Name: "tcp", Usage: "servers listen on loopback ports, not on Unix sockets"},
+			program.ProfileFlag("; workers write FILE.RANK, servers FILE.NAME"),
 			&cli.StringFlag{Name: "devices", Usage: "NPUs of the workers, one each: `LIST` such as 0-3,6", EnvVars: env("devices")},
 			&cli.StringFlag{Name: "server-devices", Usage: "NPUs of the servers, where they are to take part in hccl", EnvVars: env("server-devices")},
 		}, program.NetworkFlags(), program.TransportFlags(), program.LogFlags("warn"), program.ConfigFlags()),
@@ -315,6 +316,9 @@ func (l *launcher) server(i int) process {
 		"--replicas", strconv.Itoa(l.replicas()), "--shards", strconv.Itoa(l.c.Int("shards")), "--durability", l.c.String("durability"),
 		"--log-budget", l.c.String("log-budget"), "--token-file", l.token, "--allow-same-host", "--log-level", l.c.String("log-level"), "--log-format", l.c.String("log-format"),
 	}
+	if path := l.c.String("profile"); path != "" {
+		args = append(args, "--profile", program.PartOf(path, name))
+	}
 	socket, _ := strings.CutPrefix(l.addrs[i], "unix:")
 	if l.c.Bool("tcp") {
 		socket = ""
@@ -361,6 +365,9 @@ func (l *launcher) worker(rank, port int) process {
 		fmt.Sprintf("HCCLPS_WORKER=worker-%d", rank), "HCCLPS_TOKEN_FILE="+l.token, reportDirEnv+"="+filepath.Join(l.dir, "reports"))
 	if len(l.addrs) > 0 {
 		env = append(env, "HCCLPS_SERVERS="+strings.Join(l.addrs, ","))
+	}
+	if path := l.c.String("profile"); path != "" {
+		env = append(env, "HCCLPS_PROFILE="+path)
 	}
 	env = append(env, l.transportEnv(l.devices.workers, rank)...)
 	return process{name: fmt.Sprintf("worker-%d", rank), path: l.command[0], args: l.command[1:], env: env, rank: rank, worker: true}

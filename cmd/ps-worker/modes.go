@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"strconv"
@@ -29,6 +30,10 @@ func modeFlags() []cli.Flag {
 			Usage: "of collectives, as HCCL_ALGO: allreduce=ring/allgather=H-D_R, ...; default: by a model of cost",
 		},
 		&cli.StringFlag{Name: "reduce-order", Value: "any", Usage: "of sums over workers: any, or rank, which gives the bits that servers would give", EnvVars: env("reduce-order")},
+		&cli.StringFlag{
+			Name: "flights", EnvVars: env("flights"),
+			Usage: "write the last collective operations into `DIR` when they fail, and on SIGQUIT, for ps-worker profile; default: the folder for temporary files",
+		},
 		&cli.IntFlag{Name: "max-rebuilds", Value: worker.DefaultMaxRebuilds, Usage: "allreduce: how often the others go on without a worker that is lost", EnvVars: env("max-rebuilds")},
 	}
 }
@@ -43,6 +48,7 @@ func (j *job) mode() (err error) {
 	if err := program.OneOf("--reduce-order", c.String("reduce-order"), "any", "rank"); err != nil {
 		return err
 	}
+	cfg.Flights = cmp.Or(c.String("flights"), os.TempDir())
 	cfg.RankOrder = c.String("reduce-order") == "rank"
 	if cfg.Algorithms, err = collective.ParseAlgorithms(c.String("algo")); err != nil {
 		return program.Usage("--algo: %w", err)
@@ -54,7 +60,7 @@ func (j *job) mode() (err error) {
 		cfg.MaxRebuilds = worker.NoRebuilds
 	}
 	if cfg.Mode == worker.PS {
-		for _, flag := range []string{"algo", "reduce-order", "max-rebuilds"} {
+		for _, flag := range []string{"algo", "reduce-order", "max-rebuilds", "flights"} {
 			if c.IsSet(flag) {
 				return program.Usage("--%s is for workers that sum gradients: --mode allreduce or hybrid", flag)
 			}

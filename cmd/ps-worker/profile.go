@@ -16,9 +16,10 @@ import (
 func profileCommand() *cli.Command {
 	return &cli.Command{
 		Name: "profile", ArgsUsage: "FILE...",
-		Usage: "say where time went, from the files of --profile",
+		Usage: "say where time went, from the files of --profile, or what workers did last, from those of --flights",
 		Description: "Adds up what the processes of a job have recorded: how often, how long, how many bytes, and what share of the time of training steps.\n" +
-			"With --merge the traces become one, on one clock, to be opened in ui.perfetto.dev.",
+			"With --merge the traces become one, on one clock, to be opened in ui.perfetto.dev.\n" +
+			"Of flights, which workers write when their collectives fail, it says who was where.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "merge", Usage: "write one trace of all to `FILE`"},
 			&cli.BoolFlag{Name: "json", Usage: "print JSON", EnvVars: program.Env("json")},
@@ -32,12 +33,23 @@ func profile(c *cli.Context) error {
 		return program.Usage("profile: want the files that --profile has written")
 	}
 	var traces []*trace.Trace
+	var flights []*trace.Flight
 	for _, path := range c.Args().Slice() {
-		t, err := trace.ReadFile(path)
-		if err != nil {
-			return err
+		t, f, err := trace.Open(path)
+		switch {
+		case err != nil:
+			return fmt.Errorf("profile: %w", err)
+		case t != nil:
+			traces = append(traces, t)
+		default:
+			flights = append(flights, f)
 		}
-		traces = append(traces, t)
+	}
+	if len(flights) > 0 {
+		if len(traces) > 0 {
+			return program.Usage("profile: traces and flights at once: give the one, then the other")
+		}
+		return printFlights(c, flights)
 	}
 	m := trace.Merge(traces...)
 	if err := trace.Check(&m.Trace, true); err != nil {

@@ -104,6 +104,7 @@ func (j *job) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer j.onQuit(client)()
 	if err := j.train(ctx, client); err != nil {
 		client.Abandon() // not Close: the worker has not left, and resumes when it is started again
 		return err

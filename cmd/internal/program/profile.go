@@ -23,15 +23,20 @@ type Profile struct {
 	rec  *trace.Recorder
 }
 
-// NewProfile makes the recorder of a process, and starts it; nil without --profile. A file per process has part in its name: out.json, and out.PART.json.
+// PartOf is the file of one process of several: out.PART.json of out.json.
+func PartOf(path, part string) string {
+	ext := filepath.Ext(path)
+	return strings.TrimSuffix(path, ext) + "." + part + ext
+}
+
+// NewProfile makes the recorder of a process, and starts it; nil without --profile. The file of one process of several has part in its name.
 func NewProfile(c *cli.Context, process string, id int, part string) (*Profile, error) {
 	path := c.String("profile")
 	if path == "" {
 		return nil, nil
 	}
 	if part != "" {
-		ext := filepath.Ext(path)
-		path = strings.TrimSuffix(path, ext) + "." + part + ext
+		path = PartOf(path, part)
 	}
 	if st, err := os.Stat(filepath.Dir(path)); err != nil || !st.IsDir() {
 		return nil, Usage("--profile %s: %s is no folder", path, filepath.Dir(path))
