@@ -25,7 +25,7 @@ func benchAblationCommand() *cli.Command {
 			&cli.IntFlag{Name: "batch", Value: 256, Usage: "samples of a rank and pass"},
 			&cli.IntFlag{Name: "local", Value: 4, Usage: "passes a step, where gradients are accumulated"},
 			&cli.IntFlag{Name: "steps", Value: 3, Usage: "that count"},
-			&cli.StringFlag{Name: "uplink", Value: "512MiB", Usage: "a second between the hosts, in each direction"},
+			&cli.StringFlag{Name: "uplink", Value: "256MiB", Usage: "a second between the hosts, in each direction"},
 			&cli.StringFlag{Name: "link", Value: "8GiB", Usage: "a second between ranks of a host"},
 			&cli.DurationFlag{Name: "latency", Value: 50 * time.Microsecond, Usage: "within a host; twice as much between hosts"},
 			&cli.BoolFlag{Name: "json", Usage: "a line for each"},
