@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"hcclps/p2p"
 )
@@ -41,7 +42,8 @@ type Bucket struct {
 	used    int
 	tensors [][]byte
 	done    chan struct{}
-	err     error // written before done is closed
+	err     error     // written before done is closed, like
+	ended   time.Time // when that was
 }
 
 // Fuse makes a Fusion, whose buckets are operations of this group.
@@ -153,9 +155,12 @@ func (f *Fusion) give(b []byte) {
 }
 
 func (b *Bucket) end(err error) {
-	b.err = err
+	b.err, b.ended = err, time.Now()
 	close(b.done)
 }
+
+// Ended is when the bucket ended. It may be called when Done is closed.
+func (b *Bucket) Ended() time.Time { return b.ended }
 
 // Done is closed when the bucket has ended, well or not.
 func (b *Bucket) Done() <-chan struct{} { return b.done }
