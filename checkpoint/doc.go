@@ -33,7 +33,7 @@
 // The catalogue is one server's own, and a cache: what it says is compared with the pack before it is used, and when it is lost or damaged it
 // is built anew from the parts. It counts the pages that need a chunk; a count is too high, never too low, after another server has deleted a checkpoint.
 //
-// Goroutines: none is started here. A Store, a Checkpoint and an Import may be used concurrently, a Writer by one goroutine.
+// Goroutines: a Writer has one, from its first page to Finish or Cancel. A Store, a Checkpoint and an Import may be used concurrently, a Writer by one goroutine.
 //
 // # Files
 //

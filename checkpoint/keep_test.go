@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -360,6 +361,61 @@ func TestClosed(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := s.Collect(t.Context(), 1); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// TestTablesComeAndGo between a base and its deltas.
+func TestTablesComeAndGo(t *testing.T) {
+	s := mustOpen(t, Config{Dir: filepath.Join(t.TempDir(), "made", "here")})
+	all := append(twoTables(), Table{ID: 7, Name: "new", Dim: 1})
+	user := PageID{1, 5, 0}
+	write := func(id, base uint64, tables []Table, pages ...Page) {
+		t.Helper()
+		w, err := s.Begin(t.Context(), Spec{ID: id, Job: testJob, Group: 1, Shards: 1, Tables: tables, Base: base})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range pages {
+			if err := w.WritePage(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		part, err := w.Finish(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := Manifest{ID: id, Job: testJob, Shards: 1, Tables: tables, Parts: []Part{part}}
+		if base != 0 {
+			m.Base = &Base{ID: base}
+		}
+		made, err := s.Commit(t.Context(), m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := load(t.Context(), s, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tables = slices.DeleteFunc(slices.Clone(tables), func(t Table) bool { return made.Rows(t.ID) == 0 })
+		seen := map[uint32]bool{}
+		for p := range got.pages {
+			seen[p.Table] = true
+		}
+		if len(seen) != len(tables) {
+			t.Errorf("checkpoint %d has rows of %d tables, want %d", id, len(seen), len(tables))
+		}
+	}
+	page := func(table int) Page {
+		id := user
+		id.Table = all[table].ID
+		return Page{id, []byte(makePage(&all[table], id, 2, uint64(table)))}
+	}
+	write(1, 0, all[:2], page(0), page(1))
+	write(2, 1, all, page(2))
+	write(3, 2, all[1:])
+	write(4, 3, []Table{all[2]}, page(2))
+	if _, err := s.Verify(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 }

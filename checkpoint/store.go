@@ -74,7 +74,7 @@ func Open(cfg Config) (*Store, error) {
 	s := &Store{cfg: cfg, disk: cfg.disk, log: cfg.Logger, cat: cfg.catalogue, writing: map[uint64]int{}, reading: map[uint64]int{}}
 	s.defaults()
 	if cfg.disk == nil {
-		if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
+		if err := makeDir(cfg.Dir); err != nil {
 			return nil, fmt.Errorf("open checkpoints: %w", err)
 		}
 	}
@@ -93,6 +93,21 @@ func Open(cfg Config) (*Store, error) {
 		s.cat = cat
 	}
 	return s, nil
+}
+
+// makeDir makes the folder, durably, with those above it that are missing.
+func makeDir(dir string) error {
+	err := os.Mkdir(dir, 0o755)
+	if errors.Is(err, os.ErrNotExist) {
+		if err := makeDir(filepath.Dir(dir)); err != nil {
+			return err
+		}
+		err = os.Mkdir(dir, 0o755)
+	}
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	return cmp.Or(err, osDisk{}.SyncDir(filepath.Dir(filepath.Clean(dir))))
 }
 
 func (s *Store) defaults() {
