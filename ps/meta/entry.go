@@ -18,6 +18,7 @@ const (
 	kindFinish = "finish" // wire.SessionRef: the worker has closed after its last step
 	kindClaim  = "claim"  // wire.ClaimRequest
 	kindPlan   = "plan"   // planEntry: a plan takes off
+	kindNote   = "note"   // wire.NoteRequest
 	kindStage  = "stage"  // stageEntry: it is in force, dropped, or done
 )
 
@@ -84,6 +85,8 @@ func (s *state) apply(b []byte) result {
 		return apply(e, s.plan)
 	case kindStage:
 		return apply(e, s.stage)
+	case kindNote:
+		return apply(e, s.note)
 	default:
 		return result{Answer: refuse(wire.Refused, "entry of the meta log of unknown kind %q", e.Kind)}
 	}

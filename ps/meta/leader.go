@@ -242,6 +242,11 @@ func (l *leader) claim(ctx context.Context, r wire.ClaimRequest) (result, error)
 	return l.g.propose(ctx, kindClaim, r)
 }
 
+// note reads or replaces the note of a job.
+func (l *leader) note(ctx context.Context, r wire.NoteRequest) (result, error) {
+	return l.g.propose(ctx, kindNote, r)
+}
+
 // plan changes the learning rate, or stops the job, at one step.
 func (l *leader) plan(ctx context.Context, r wire.PlanRequest) (result, error) {
 	if a := l.check(r.SessionRef); a.Status != wire.OK {

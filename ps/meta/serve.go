@@ -17,7 +17,7 @@ const (
 	logFull    = 200 // until a snapshot has made room
 )
 
-// Serve answers one request of kind KindOpen to KindPlan. It waits for what the
+// Serve answers one request of kind KindOpen to KindNote. It waits for what the
 // request sets off: a plan for a table, say. The caller bounds ctx.
 func (g *Group) Serve(ctx context.Context, kind wire.Kind, head []byte, r Request) {
 	a, reply := g.answer(ctx, kind, head)
@@ -56,6 +56,8 @@ func (g *Group) answer(ctx context.Context, kind wire.Kind, head []byte) (wire.A
 		return handle(ctx, head, l.claim)
 	case wire.KindPlan:
 		return handle(ctx, head, l.plan)
+	case wire.KindNote:
+		return handle(ctx, head, l.note)
 	default:
 		return refuse(wire.Refused, "kind %d is no request to the meta group", kind), nil
 	}

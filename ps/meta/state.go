@@ -18,6 +18,8 @@ type state struct {
 	Version int             `json:"version"`
 	Layout  layout.Layout   `json:"layout"`
 	Jobs    map[string]*job `json:"jobs"`
+	// Notes are by name of the job.
+	Notes map[string]wire.Note `json:"notes,omitempty"`
 }
 
 // job is one training job.

@@ -293,6 +293,46 @@ func FuzzApply(f *testing.F) {
 	})
 }
 
+// A note is replaced by who knows the last one, and by nobody else.
+func TestNotes(t *testing.T) {
+	s := newState()
+	for i, step := range []struct {
+		instead uint64
+		text    string
+		want    wire.Note
+	}{
+		{wire.ReadNote, "", wire.Note{}},
+		{0, "a:1", wire.Note{Number: 1, Text: "a:1"}},
+		{0, "b:2", wire.Note{Number: 1, Text: "a:1"}},
+		{7, "b:2", wire.Note{Number: 1, Text: "a:1"}},
+		{1, "b:2", wire.Note{Number: 2, Text: "b:2"}},
+		{1, "c:3", wire.Note{Number: 2, Text: "b:2"}},
+		{wire.ReadNote, "c:3", wire.Note{Number: 2, Text: "b:2"}},
+		{2, strings.Repeat("x", wire.MaxNote), wire.Note{Number: 3, Text: strings.Repeat("x", wire.MaxNote)}},
+	} {
+		r := apply1(t, s, kindNote, wire.NoteRequest{Job: "j", Instead: step.instead, Text: step.text})
+		if got, ok := r.Reply.(wire.Note); !ok || got != step.want || r.Answer.Status != wire.OK {
+			t.Errorf("step %d: %+v, want %+v", i, r, step.want)
+		}
+	}
+	if r := apply1(t, s, kindNote, wire.NoteRequest{Job: "other", Instead: wire.ReadNote}); r.Reply != (wire.Note{}) {
+		t.Errorf("the note of another job is %+v", r.Reply)
+	}
+	for _, bad := range []wire.NoteRequest{{Job: ""}, {Job: strings.Repeat("j", 300)}, {Job: "j", Instead: 3, Text: strings.Repeat("x", wire.MaxNote+1)}} {
+		if r := apply1(t, s, kindNote, bad); r.Answer.Status != wire.Refused {
+			t.Errorf("%.40v: %+v", bad, r)
+		}
+	}
+	b, err := s.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := decodeState(b)
+	if err != nil || again.Notes["j"].Number != 3 {
+		t.Errorf("notes after a snapshot: %+v, %v", again, err)
+	}
+}
+
 // scripted is one of a small set of entries that meet each other.
 func scripted(op byte) []byte {
 	worker, rank := string('a'+rune(op>>3&1)), uint32(op>>3&1)

@@ -107,6 +107,26 @@ type PlanRequest struct {
 	Plan Plan `json:"plan"`
 }
 
+// MaxNote is the most bytes of a note.
+const MaxNote = 1 << 10
+
+// ReadNote as Instead of a NoteRequest replaces nothing.
+const ReadNote = 1<<64 - 1
+
+// NoteRequest replaces the note of a job, which need not be open, if its number is Instead; 0: if there is none. Reply body: Note as JSON, the
+// one that counts now. So processes that know nothing but the servers agree on something small, such as where they meet.
+type NoteRequest struct {
+	Job     string `json:"job"`
+	Instead uint64 `json:"instead"`
+	Text    string `json:"text"`
+}
+
+// Note is what a job's processes have written last; number 0: nothing.
+type Note struct {
+	Number uint64 `json:"number"`
+	Text   string `json:"text"`
+}
+
 // StatusRequest asks a server what it sees. Reply body: ServerStatus as JSON.
 type StatusRequest struct {
 	Waiting bool `json:"waiting"`

@@ -51,6 +51,7 @@ const (
 	KindTable Kind = 35 // create a table: TableRequest
 	KindClaim Kind = 36 // claim a range of batches: ClaimRequest
 	KindPlan  Kind = 37 // change something at one step: PlanRequest
+	KindNote  Kind = 38 // read or replace the note of a job: NoteRequest
 )
 
 // Requests to a server.
