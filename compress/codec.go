@@ -17,7 +17,7 @@ import (
 type Codec interface {
 	// String is the name, which Parse understands.
 	String() string
-	// MaxLen is the most bytes that the code of n elements takes. All codecs but topk always take as many.
+	// MaxLen is the most bytes that the code of n elements takes. All codecs but topk take exactly as many.
 	MaxLen(n int) int
 	// Append appends the code of x, which it leaves alone. seed chooses the elements that randomk sends; the others do not look at it. The error is ErrNotFinite, and
 	// then nothing is appended.

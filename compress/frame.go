@@ -216,8 +216,8 @@ func (h Header) plausible() error {
 		// The parts say.
 	case Block(c) > 0:
 		wrong = h.Len != c.MaxLen(n)
-	default: // with other parameters up to all elements are sent
-		wrong = h.Len > (&topK{share: 1}).MaxLen(n)
+	default: // a share may be all
+		wrong = h.Len > build(h.Kind.String(), 1).MaxLen(n)
 	}
 	if wrong {
 		return fmt.Errorf("%d bytes of %s for shape %v: %w", h.Len, h.Kind, h.Shape, ErrMalformed)

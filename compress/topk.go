@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"strconv"
 	"sync"
@@ -37,7 +38,13 @@ func portion(share float64, n int) int {
 
 func (c *topK) MaxLen(n int) int {
 	k := portion(c.share, n)
-	return binary.MaxVarintLen64 + binary.MaxVarintLen64 + k*4 + (k+group-1)/group + k*4
+	if k == 0 {
+		return 1
+	}
+	// The widths of groups add up to most when the largest gaps of all groups are equal.
+	groups := (k + group - 1) / group
+	width := min(32, bits.Len(uint(n/groups))+1)
+	return 2*binary.MaxVarintLen32 + groups*(1+group*width/8) + 4*k
 }
 
 func (c *topK) Append(dst []byte, x []float32, _ uint64) ([]byte, error) {
