@@ -1,6 +1,8 @@
 package collective_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -153,6 +155,87 @@ func BenchmarkShared(b *testing.B) {
 					b.Fatal(err)
 				}
 			})
+		}
+	}
+}
+
+// checkInPlace does operations in memory that was allocated for them, at all ranks or at some, and compares with the twin.
+func checkInPlace(t *testing.T, w *world, n int) {
+	t.Helper()
+	const width = 4
+	ranks := len(w.groups)
+	ins := make([][]byte, ranks)
+	for r := range ins {
+		ins[r] = tensor(p2p.Float32, n*ranks, uint64(r))
+	}
+	want := reduced(p2p.Float32, collective.Sum, ins)
+	part := func(b []byte, r int) []byte { return b[r*n*width : (r+1)*n*width] }
+	err := w.each(func(r int, g *collective.Group) error {
+		var all [3]p2p.Buffer
+		for i := range all {
+			var err error
+			if all[i], err = g.Alloc(n * width * ranks); err != nil {
+				return err
+			}
+		}
+		heap := p2p.Bytes(make([]byte, n*width*ranks))
+		send, recv, other := all[0], all[1], all[2]
+		if r == 0 {
+			other = heap
+		}
+		check := func(what string, work *collective.Work, got, want []byte) error {
+			if err := work.Wait(t.Context()); err != nil {
+				return err
+			}
+			if !bytes.Equal(got, want) {
+				return fmt.Errorf("%s: %v: wrong result", what, work.Call())
+			}
+			return nil
+		}
+		copy(send.Host(), ins[r])
+		sum := func(from, to p2p.Buffer) *collective.Work {
+			return g.AllReduce(from, to, p2p.Float32, collective.Sum)
+		}
+		errs := []error{
+			check("to other memory", sum(send, recv), recv.Host(), want),
+			check("to the heap", sum(send, heap), heap.Host(), want),
+			check("to the heap of one", sum(send, other), other.Host(), want),
+			check("nothing is changed", g.Barrier(), send.Host(), ins[r]),
+		}
+		copy(heap.Host(), ins[r])
+		errs = append(
+			errs,
+			check("from the heap", sum(heap, recv), recv.Host(), want),
+			check("a part", g.ReduceScatter(send, p2p.Bytes(part(recv.Host(), r)), p2p.Float32, collective.Sum), part(recv.Host(), r), part(want, r)),
+			check("gathered in place", g.AllGather(p2p.Bytes(part(recv.Host(), r)), recv, p2p.Float32), recv.Host(), want),
+			check("gathered", g.AllGather(p2p.Bytes(part(recv.Host(), r)), other, p2p.Float32), other.Host(), want),
+			check("in place", sum(send, send), send.Host(), want),
+		)
+		copy(send.Host(), ins[r])
+		var exchanged []byte
+		for from := range ins {
+			exchanged = append(exchanged, part(ins[from], r)...)
+		}
+		errs = append(
+			errs,
+			check("exchanged", g.AlltoAll(send, recv, p2p.Float32), recv.Host(), exchanged),
+			check("sent to all", g.Broadcast(send, p2p.Float32, ranks-1), send.Host(), ins[ranks-1]),
+			check("sent to all by one", g.Broadcast(other, p2p.Float32, 0), other.Host(), want),
+			check("to a root", g.Reduce(recv, recv, p2p.Float32, collective.Sum, 0), nil, nil),
+		)
+		return errors.Join(errs...)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Buffers of Alloc give the same results, also where not all ranks have them.
+func TestAllocatedBuffers(t *testing.T) {
+	for _, ranks := range []int{1, 2, 3, 5} {
+		w := sharedWorld(t, ranks, nil, nil)
+		for _, n := range []int{0, 1, 5000, 100_003} {
+			checkInPlace(t, w, n)
 		}
 	}
 }

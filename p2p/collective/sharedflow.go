@@ -98,6 +98,9 @@ func (x *exchange) run(f flow) error {
 			return err
 		}
 	}
+	if err := x.meetAll(); err != nil { // who only shows has met nobody yet
+		return err
+	}
 	if f.show == nil {
 		s.Post(a.shown, a.before+uint64(f.pieces))
 	}

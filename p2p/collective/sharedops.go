@@ -9,7 +9,7 @@ package collective
 func sharedAllReduce(t team, v vector, src, dst []byte) error {
 	s, p := t.shared, t.size()
 	if t.whole(v, len(src)) && len(src)*(p-1) <= sharedTiny {
-		return t.tinily(src, NoRoot, func() {
+		return t.tinily(src, func() {
 			t.foldShown(v, dst, src, len(src), func(b []byte) []byte { return b })
 			v.finish(dst, v.over)
 		})
@@ -84,9 +84,9 @@ func (t team) whole(v vector, n int) bool {
 // sharedTiny is the most bytes that a rank reads of all others in a single step.
 const sharedTiny = 64 << 10
 
-// tinily shows a message of at most tiny bytes, and lets those do something who read the messages of all: root, or with NoRoot everyone.
-func (t team) tinily(message []byte, root int, do func()) error {
-	if err := t.announce(nonNil(message), [2]int{}); err != nil || root != NoRoot && root != t.shared.me {
+// tinily shows a message of at most tiny bytes, and does something when all have shown theirs.
+func (t team) tinily(message []byte, do func()) error {
+	if err := t.announce(nonNil(message), [2]int{}); err != nil {
 		return err
 	}
 	if err := t.meetAll(); err != nil {
@@ -116,17 +116,14 @@ func nonNil(b []byte) []byte {
 
 // sharedBarrier ends when all ranks have called it.
 func sharedBarrier(t team) error {
-	if err := t.announce([]byte{}, [2]int{}); err != nil {
-		return err
-	}
-	return t.meetAll()
+	return t.tinily(nil, func() {})
 }
 
 // sharedReduceScatter leaves part me of the reduction of every src in out, which may be that part of src.
 func sharedReduceScatter(t team, v vector, src, out []byte, parts cut) error {
 	s, p := t.shared, t.size()
 	if t.whole(v, len(src)) {
-		return t.tinily(src, NoRoot, func() {
+		return t.tinily(src, func() {
 			t.foldShown(v, out, parts.part(src, s.me), len(src), func(b []byte) []byte { return parts.part(b, s.me) })
 		})
 	}
@@ -161,8 +158,10 @@ func sharedReduceScatter(t team, v vector, src, out []byte, parts cut) error {
 func sharedReduce(t team, v vector, src, out []byte, root int) error {
 	s, p := t.shared, t.size()
 	if t.whole(v, len(src)) && len(src)*(p-1) <= sharedTiny {
-		return t.tinily(src, root, func() {
-			t.foldShown(v, out, src, len(src), func(b []byte) []byte { return b })
+		return t.tinily(src, func() {
+			if s.me == root {
+				t.foldShown(v, out, src, len(src), func(b []byte) []byte { return b })
+			}
 		})
 	}
 	part := func(b []byte, k, i, r int) []byte { return piece(piece(b, v.width, i, k), v.width, r, p) }
@@ -192,7 +191,7 @@ func sharedAllGather(t team, v vector, data []byte, parts cut) error {
 	s := t.shared
 	mine := parts.part(data, s.me)
 	if t.whole(v, parts.largest()) {
-		return t.tinily(mine, NoRoot, func() {
+		return t.tinily(mine, func() {
 			for r := range s.members {
 				if r != s.me {
 					dst := parts.part(data, r)
@@ -226,17 +225,11 @@ func sharedAllGather(t team, v vector, data []byte, parts cut) error {
 func sharedBroadcast(t team, v vector, data []byte, root int) error {
 	s := t.shared
 	if t.whole(v, len(data)) {
-		if s.me == root {
-			return t.announce(nonNil(data), [2]int{})
-		}
-		if err := t.announce([]byte{}, [2]int{}); err != nil {
-			return err
-		}
-		if err := t.meet(root); err != nil {
-			return err
-		}
-		copy(data, t.shown(root, len(data)))
-		return nil
+		return t.tinily(data, func() {
+			if s.me != root {
+				copy(data, t.shown(root, len(data)))
+			}
+		})
 	}
 	if ok, err := t.offers(data, root); err != nil {
 		return err
@@ -258,7 +251,7 @@ func sharedAlltoAll(t team, v vector, src, dst []byte, parts cut) error {
 	s, p := t.shared, t.size()
 	copy(parts.part(dst, s.me), parts.part(src, s.me))
 	if t.whole(v, len(src)) {
-		return t.tinily(src, NoRoot, func() {
+		return t.tinily(src, func() {
 			for r := range p {
 				if r != s.me {
 					copy(parts.part(dst, r), parts.part(t.shown(r, len(src)), s.me))

@@ -62,6 +62,9 @@ func (x *exchange) apart(exposed bool, do func() error) error {
 		s.Post(a.taken, a.before+1)
 		x.progress.Add(1)
 	}
+	if err := x.meetAll(); err != nil {
+		return err
+	}
 	if exposed {
 		if err := x.want(want{NoRoot, a.taken, a.before + 1}); err != nil {
 			return err
