@@ -254,6 +254,18 @@ func (c *Client) meet(ctx context.Context) error {
 	return nil
 }
 
+// settle waits until every step that was pushed is applied.
+func (c *Client) settle(ctx context.Context) error {
+	if c.local == nil {
+		return nil
+	}
+	err := c.local.settle(ctx)
+	if errors.Is(err, ErrRebuilt) {
+		c.follow()
+	}
+	return err
+}
+
 // follow goes where the replica is.
 func (c *Client) follow() {
 	if c.servers == nil {

@@ -8,9 +8,6 @@ import (
 	"math"
 	"slices"
 
-	"hcclps/internal/vec"
-	"hcclps/p2p"
-	"hcclps/p2p/collective"
 	"hcclps/ps/wire"
 )
 
@@ -28,63 +25,82 @@ import (
 // orderTable is the id of a section that says in which order new dense tensors came: keys of a position and a table's id.
 const orderTable = math.MaxUint32
 
-// exchange is a step with the other workers.
-func (r *replica) exchange(ctx context.Context, h head, own []wire.Section, refusal string) (*round, error) {
-	p := r.peers
-	body, buckets := r.send(own)
-	if p.body = p.body[:0]; refusal != "" {
+// pack lets the dense tensors of a step out, and gets its head and body ready. What it was given is not used any more then.
+func (r *replica) pack(c *commit) (head, error) {
+	own, err := r.gradients(c)
+	if err == nil {
+		err = r.early.fault
+	}
+	if err != nil && !errors.Is(err, ErrNonFinite) {
+		return head{}, err
+	}
+	h := r.head(c)
+	body := r.send(own)
+	if r.peers.body = r.peers.body[:0]; err != nil {
 		h.refused, h.rows = true, 0
-		p.body = append(p.body, refusal...)
+		why := err.Error()
+		if said, ok := errors.AsType[*RefusedError](err); ok {
+			why = said.Detail
+		}
+		r.peers.body = fmt.Appendf(r.peers.body, "worker %q: %s", r.cfg.Worker, why)
 	} else {
 		for _, s := range body {
-			p.body = wire.AppendSection(p.body, s)
+			r.peers.body = wire.AppendSection(r.peers.body, s)
 		}
 	}
-	h.body = uint64(len(p.body))
-	o, err := p.exchangeHeads(ctx, h)
+	h.body = uint64(len(r.peers.body))
+	return h, nil
+}
+
+// trade takes the rest of a step's way.
+func (r *replica) trade(ctx context.Context, h head) (*round, error) {
+	w := r.waits.begin(fmt.Sprintf("sums of step %d", h.step), "the other workers")
+	defer r.waits.end(w)
+	o, err := r.peers.exchangeHeads(ctx, h)
 	if err == nil {
 		err = r.exchangeBodies(ctx, o)
 	}
-	for _, b := range buckets {
-		if err == nil {
-			err = b.Wait(ctx)
+	for _, b := range r.early.buckets {
+		if failed := b.Wait(ctx); err == nil {
+			err = failed
 		}
 	}
+	r.early.reset()
 	if err != nil {
 		return nil, err
 	}
-	return o, r.settle(o)
+	return o, r.sort(o)
 }
 
-// send begins the sums of dense tensors, and returns what is left for the body.
-func (r *replica) send(own []wire.Section) (body []wire.Section, buckets []*collective.Bucket) {
+// send begins the sums of dense tensors that have not left yet, and returns what is left for the body.
+func (r *replica) send(own []wire.Section) (body []wire.Section) {
 	given := make(map[uint32]bool, len(own))
 	for _, s := range own {
 		given[s.Table] = true
-		if !slices.Contains(r.order, s.Table) {
+		if !slices.Contains(r.order, s.Table) || r.early.ready[s.Table] {
 			body = append(body, s)
 		}
 	}
-	for _, id := range r.order {
+	for _, id := range r.order[r.early.at:] {
 		t := r.table(id)
-		if !given[id] {
+		if !given[id] && !r.early.ready[id] {
 			fill(t.sum, negativeZero())
 			body = append(body, wire.Section{Table: id, Dim: int(t.Spec.Dim)})
 		}
-		buckets = append(buckets, r.peers.fusion.Add(p2p.Bytes(vec.BytesOfFloats(t.sum))))
+		r.depart(t)
 	}
 	r.peers.fusion.Flush()
 	slices.SortFunc(body, func(a, b wire.Section) int { return cmp.Compare(a.Table, b.Table) })
 	var fresh []uint64
 	for _, s := range slices.Backward(body) { // models make their tensors in the order in which they use them
-		if t := r.table(s.Table); t.sum != nil && len(s.Keys) > 0 {
+		if t := r.table(s.Table); t.sum != nil && len(s.Keys) > 0 && !slices.Contains(r.order, s.Table) {
 			fresh = append(fresh, uint64(len(fresh))<<32|uint64(s.Table))
 		}
 	}
 	if len(fresh) > 0 {
 		body = append(body, wire.Section{Table: orderTable, Keys: fresh})
 	}
-	return body, buckets
+	return body
 }
 
 func negativeZero() float32 { return float32(math.Copysign(0, -1)) }
@@ -157,8 +173,8 @@ func (r *replica) exchangeBodies(ctx context.Context, o *round) error {
 	return errors.Join(refusals...)
 }
 
-// settle takes what is no gradient out of bodies, and adds the sums.
-func (r *replica) settle(o *round) error {
+// sort takes what is no gradient out of bodies, and adds the sums.
+func (r *replica) sort(o *round) error {
 	absent := map[uint32]int{}
 	known := len(r.order)
 	for rank, body := range o.bodies {

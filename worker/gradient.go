@@ -20,6 +20,7 @@ func (s *Step) Grad(of Tensor, grad []float32) error {
 	switch dim := o.dim(); {
 	case dense(o.reading.table):
 		vec.Add(o.grad, grad)
+		s.Ready(of)
 	case o.pool == None:
 		vec.AddRows(o.grad, o.index, grad, dim)
 	case dim == 1:

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -47,6 +49,9 @@ func (r *replica) meet(ctx context.Context) error {
 		alike = alike && s == all[0]
 	}
 	best := all[source]
+	if best.clock == 0 && best.loaded == 0 && !alike {
+		return otherTables(all)
+	}
 	if !alike {
 		if err := r.share(ctx, source, mine == best); err != nil {
 			return err
@@ -60,6 +65,16 @@ func (r *replica) meet(ctx context.Context) error {
 	r.met = true
 	r.log.Info("workers have met", "rank", r.rank(), "workers", len(all), "epoch", p.world.Epoch(), "step", r.clock, "parameters_of", source)
 	return nil
+}
+
+// otherTables names who begins with other tables than rank 0.
+func otherTables(all []standing) error {
+	for rank, s := range all {
+		if s.schema != all[0].schema {
+			return fmt.Errorf("rank %d has other tables than rank 0: give all workers the same model and options", rank)
+		}
+	}
+	return errors.New("workers stand differently") // cannot be: they differ in nothing else
 }
 
 func (p *peers) standings(ctx context.Context, mine standing) ([]standing, error) {
@@ -120,10 +135,12 @@ func (r *replica) share(ctx context.Context, source int, has bool) error {
 	if err := json.Unmarshal(b, &s); err != nil {
 		return fmt.Errorf("read parameters of rank %d: %w", source, err)
 	}
+	var unfit error
 	if !has {
-		if err := r.become(&s); err != nil {
-			return fmt.Errorf("take the parameters of rank %d: %w", source, err)
-		}
+		unfit = r.become(&s)
+	}
+	if err := r.peers.allWell(ctx, unfit); err != nil {
+		return fmt.Errorf("take the parameters of rank %d: %w", source, err)
 	}
 	for _, t := range s.Tables {
 		if err := r.shareRows(ctx, source, t.Spec.ID, has); err != nil {
@@ -235,6 +252,21 @@ func (r *replica) sendRows(ctx context.Context, source int, id uint32) error {
 		err = send() // the empty one
 	}
 	return err
+}
+
+// allWell tells everybody whether somebody has failed.
+func (p *peers) allWell(ctx context.Context, mine error) error {
+	out, in := []byte{0}, make([]byte, p.world.Size())
+	if mine != nil {
+		out[0] = 1
+	}
+	if err := p.gather(ctx, out, in); err != nil || mine != nil {
+		return errors.Join(mine, err)
+	}
+	if rank := slices.Index(in, 1); rank >= 0 {
+		return fmt.Errorf("rank %d cannot, and says why", rank)
+	}
+	return nil
 }
 
 // broadcast gives everybody what root has, of any length.

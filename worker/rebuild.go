@@ -46,7 +46,7 @@ func (r *replica) rebuild(ctx context.Context, cause error) error {
 			r.rebuilds++
 			r.log.Warn("a worker is lost", "rank", r.rank(), "epoch", p.world.Epoch(), "step", r.clock, "rebuilds", r.rebuilds, "err", cause)
 		}
-		err := p.again(ctx)
+		err := r.again(ctx)
 		if err == nil {
 			err = r.meet(ctx)
 		}
@@ -63,12 +63,14 @@ func (r *replica) rebuild(ctx context.Context, cause error) error {
 }
 
 // again makes the next epoch.
-func (p *peers) again(ctx context.Context) error {
+func (r *replica) again(ctx context.Context) error {
+	p := r.peers
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Deadline)
 	defer cancel()
 	if err := p.group.Close(); err != nil {
 		p.log.Debug("close the group of workers", "err", err)
 	}
+	r.abandon()
 	w, err := p.world.Rebuild(ctx)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 
+	"hcclps/internal/vec"
 	"hcclps/ps/table"
 	"hcclps/ps/update"
 	"hcclps/ps/wire"
@@ -26,6 +27,9 @@ type replica struct {
 	waits    *waits
 	peers    *peers // nil: there is no other worker
 	reducer  update.Reducer
+	pending  *flight // the step on its way; nil: none
+	delay    uint64  // steps that reads may lag, and steps may be on their way when push returns
+	early    departures
 	order    []uint32 // dense tensors that are summed by AllReduce, in the order in which that is done
 
 	adopt    func(wire.Table) // tells the client of a table as it is now
@@ -128,39 +132,115 @@ func (r *replica) table(id uint32) *held {
 
 // push implements store.
 func (r *replica) push(ctx context.Context, c *commit) (outcome, error) {
-	o, err := r.collect(ctx, c)
-	if err != nil {
-		if r.peers != nil {
-			err = r.rebuild(ctx, err)
+	if r.peers == nil {
+		o, err := r.alone(c)
+		if err == nil {
+			err = r.apply(o)
 		}
+		if err != nil {
+			return outcome{}, err
+		}
+		return outcome{loss: o.loss()}, nil
+	}
+	out := outcome{loss: c.loss}
+	if r.pending != nil { // the step before: see TrainOptions.Delay
+		o, err := r.land(ctx)
+		if err != nil {
+			return outcome{}, err
+		}
+		out.loss = o.loss()
+	}
+	f, err := r.begin(ctx, c)
+	if err != nil {
 		return outcome{}, err
 	}
-	if err := r.apply(o); err != nil {
-		return outcome{}, err
+	if r.pending = f; r.delay > 0 {
+		return out, nil
 	}
-	if o.waiting() {
-		err = r.rebuild(ctx, nil)
+	o, err := r.land(ctx)
+	if o != nil {
+		out.loss = o.loss()
 	}
-	return outcome{loss: o.loss()}, err
+	return out, err
+}
+
+// flight is a step on its way to the others.
+type flight struct {
+	done  chan struct{}
+	round *round
+	err   error
+}
+
+// begin lets a step out.
+func (r *replica) begin(ctx context.Context, c *commit) (*flight, error) {
+	if c.step >= r.stop {
+		return nil, fmt.Errorf("from step %d on: %w", r.stop, ErrStopped)
+	}
+	h, err := r.pack(c)
+	if err != nil {
+		return nil, err
+	}
+	f := &flight{done: make(chan struct{})}
+	trade := func() {
+		defer close(f.done)
+		f.round, f.err = r.trade(ctx, h)
+	}
+	if r.delay > 0 {
+		go trade() // land waits for it
+	} else {
+		trade()
+	}
+	return f, nil
+}
+
+// land waits for the step that was let out, and applies it. The round is there if it was applied, also where the workers are others then.
+func (r *replica) land(ctx context.Context) (*round, error) {
+	f := r.pending
+	r.pending = nil
+	<-f.done // it is bounded by what bounds a collective
+	if f.err != nil {
+		return nil, r.rebuild(ctx, f.err)
+	}
+	if err := r.apply(f.round); err != nil {
+		return nil, err
+	}
+	if f.round.waiting() {
+		return f.round, r.rebuild(ctx, nil)
+	}
+	return f.round, nil
+}
+
+// settle lands what is on its way.
+func (r *replica) settle(ctx context.Context) error {
+	if r.pending == nil {
+		return nil
+	}
+	_, err := r.land(ctx)
+	return err
 }
 
 // collect brings together what all workers give to a step, and touches nothing.
 func (r *replica) collect(ctx context.Context, c *commit) (*round, error) {
+	if r.peers == nil {
+		return r.alone(c)
+	}
+	f, err := r.begin(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if f.err != nil {
+		return nil, r.rebuild(ctx, f.err)
+	}
+	return f.round, nil
+}
+
+// alone is the step of the only worker.
+func (r *replica) alone(c *commit) (*round, error) {
 	if c.step >= r.stop {
 		return nil, fmt.Errorf("from step %d on: %w", r.stop, ErrStopped)
 	}
 	own, err := r.gradients(c)
-	if r.peers == nil {
-		return &round{heads: []head{r.head(c)}, bodies: [][]wire.Section{own}}, err
-	}
-	refusal := ""
-	switch {
-	case errors.Is(err, ErrNonFinite):
-		refusal = fmt.Sprintf("worker %q: %v", r.cfg.Worker, err)
-	case err != nil:
-		return nil, err
-	}
-	return r.exchange(ctx, r.head(c), own, refusal)
+	return &round{heads: []head{r.head(c)}, bodies: [][]wire.Section{own}}, err
 }
 
 // rank is this worker's number.
@@ -202,7 +282,11 @@ func (r *replica) gradients(c *commit) ([]wire.Section, error) {
 		}
 		t := r.table(grads[i].Table.spec().ID)
 		s := wire.Section{Table: t.Spec.ID, Dim: int(t.Spec.Dim), Keys: keys, Values: grads[i].Values}
-		if t.sum != nil && len(keys) == len(t.keys) {
+		switch {
+		case t.sum == nil || len(keys) != len(t.keys):
+		case r.early.ready[t.Spec.ID]:
+			s.Values = slices.Grow(slices.Clone(s.Values), len(t.sum))[:len(t.sum)] // more of what has left
+		default:
 			clear(t.sum[copy(t.sum, s.Values):])
 			s.Values = t.sum
 		}
@@ -248,6 +332,20 @@ func (o *round) loss() loss {
 	return all
 }
 
+// withSums joins what was summed in two ways. What is in both came late, after its tensor had left.
+func (o *round) withSums(merged []wire.Section) []wire.Section {
+	all := slices.Clone(o.sums)
+	for _, s := range merged {
+		i := slices.IndexFunc(o.sums, func(t wire.Section) bool { return t.Table == s.Table })
+		if i < 0 {
+			all = append(all, s)
+			continue
+		}
+		vec.Add(all[i].Values, s.Values)
+	}
+	return all
+}
+
 // waiting says whether somebody has seen that a worker waits to come in.
 func (o *round) waiting() bool {
 	return slices.ContainsFunc(o.heads, func(h head) bool { return h.waiting })
@@ -270,7 +368,7 @@ func (r *replica) apply(o *round) error {
 	if err != nil {
 		return &RefusedError{wire.Refused, err.Error()}
 	}
-	all := slices.Concat(merged, o.sums)
+	all := o.withSums(merged)
 	slices.SortFunc(all, func(a, b wire.Section) int { return cmp.Compare(a.Table, b.Table) })
 	divisor := o.rows()
 	if r.cfg.Sum {
@@ -363,7 +461,7 @@ func (r *replica) plan(_ context.Context, _ string, p wire.Plan) (uint64, error)
 }
 
 // finish implements store. All workers take the same steps, so nobody waits for one that has finished.
-func (r *replica) finish(context.Context, uint64) error { return nil }
+func (r *replica) finish(ctx context.Context, _ uint64) error { return r.settle(ctx) }
 
 // audit implements store.
 func (r *replica) audit(context.Context) (Audit, error) {

@@ -55,7 +55,7 @@ func (r *replica) await(ctx context.Context, step uint64) error {
 	}
 	for {
 		r.mu.RLock()
-		there, moved := r.clock >= step, r.moved
+		there, moved := r.clock+r.delay >= step, r.moved
 		r.mu.RUnlock()
 		if there {
 			return nil

@@ -40,6 +40,7 @@ type Step struct {
 	training bool
 	final    bool // read after every worker has finished
 
+	out         *replica   // where dense gradients leave for at once; nil: nowhere
 	clock       *stopwatch // of the goroutine that trains; nil: another one's
 	half        trace.Span // forward, or backward
 	accumulates bool       // a step may be several batches

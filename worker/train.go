@@ -23,6 +23,9 @@ type TrainOptions struct {
 	// batch.
 	Accumulate int
 	Clip       Clip
+	// Delay is 0, or 1: of AllReduce, the next batch is computed while the gradients of this step are on their way to the other workers, and so
+	// from parameters that lag one step.
+	Delay int
 
 	// EvalEvery makes rank 0 evaluate after each so many steps, and at the end; 0:
 	// never. It reads the parameters as of its clock: under bsp exactly those
@@ -127,6 +130,9 @@ func (t *trainer) run(ctx context.Context, src dataset.Source) error {
 	if err := t.c.meet(ctx); err != nil {
 		return err
 	}
+	if err := t.c.lag(t.opt.Delay); err != nil {
+		return err
+	}
 	t.rep.Resumed, t.rep.Steps = t.c.Clock(), t.c.Clock()
 	t.clock = &stopwatch{p: t.c.prof, since: time.Now()}
 	defer t.clock.turn(other)
@@ -152,6 +158,9 @@ func (t *trainer) sitting(ctx context.Context, src dataset.Source) (err error) {
 	}
 	t.feed = t.c.newFeed(src, t.opt.Epochs, t.opt.Accumulate)
 	t.step = Step{c: t.c, training: true, accumulates: t.opt.Accumulate > 1, clock: t.clock}
+	if t.c.local != nil {
+		t.step.out = t.c.local.leaves(&t.opt)
+	}
 	t.rows, t.lossSum, t.lossRows = 0, 0, 0
 	if err := t.feed.resume(t.watch.resume(t.c.cursor)); err != nil {
 		return err
@@ -161,6 +170,9 @@ func (t *trainer) sitting(ctx context.Context, src dataset.Source) (err error) {
 	t.step.begun(ctx)
 	if err = t.judge(ctx); err == nil { // the step that a session before this one has not got to judge
 		err = t.loop(ctx)
+	}
+	if err == nil {
+		err = t.c.settle(ctx)
 	}
 	if err != nil {
 		cancel(err)
@@ -311,6 +323,9 @@ func (t *trainer) divisor() int {
 func (t *trainer) judge(ctx context.Context) error {
 	if !t.watch.due(t.c.Clock()) {
 		return nil
+	}
+	if err := t.c.settle(ctx); err != nil {
+		return err
 	}
 	stage := t.clock.enter(evaluate, t.c.Clock())
 	enough, err := t.watch.evaluate(ctx, t.c, t.m)

@@ -52,6 +52,7 @@ func (l *linear) forward(s *worker.Step, logits []float32) (bias float32, err er
 // backward takes the gradient of the loss by each logit.
 func (l *linear) backward(s *worker.Step, grad []float32) {
 	sumInto(s.GradOf(l.biasNow), grad)
+	s.Ready(l.biasNow)
 	if len(l.names) == 0 {
 		return
 	}
@@ -61,6 +62,7 @@ func (l *linear) backward(s *worker.Step, grad []float32) {
 			out[f] += grad[i] * v
 		}
 	}
+	s.Ready(l.weightNow)
 }
 
 // fill writes the numeric features to the end of each row of a deep input, after

@@ -67,6 +67,7 @@ func (m *MF) Step(s *worker.Step) error {
 		return nil
 	}
 	sumInto(s.GradOf(mean), grad)
+	s.Ready(mean)
 	m.grad = sized(m.grad, n*2*m.dim)
 	dotsBack(m.grad, m.pairs, grad, m.dim)
 	m.sides.backward(grad, m.grad, 2*m.dim)

@@ -107,6 +107,8 @@ func (l *layer) backward(s *worker.Step, dy []float32) []float32 {
 	for i := 0; i < n; i += sumRows {
 		vec.GemmTA(weight, dy[i*l.out:], l.x[i*l.in:], l.out, min(sumRows, n-i), l.in, true)
 	}
+	s.Ready(l.biasNow)
+	s.Ready(l.weightNow)
 	l.dx = sized(l.dx, n*l.in)
 	vec.Gemm(l.dx, dy, l.weightNow.Data, n, l.out, l.in, false)
 	return l.dx

@@ -85,6 +85,7 @@ func (m *TwoTower) Step(s *worker.Step) error {
 		return nil
 	}
 	sumInto(s.GradOf(bias), grad)
+	s.Ready(bias)
 	m.grad = sized(m.grad, n*2*m.dim)
 	dotsBack(m.grad, m.pairs, grad, m.dim)
 	for side, t := range m.towers {
