@@ -15,10 +15,11 @@ const maxNotes = 8 // refusals that are told when the world does not form
 // center is where a world meets. It decides who is in each epoch, hears who lives, and tells all. It is in the process of a rank, or of a Host, and
 // works while its run does.
 type center struct {
-	cfg  Config // of the process
-	door *door
-	poll *polls
-	kick chan struct{} // one token: a time may have changed
+	cfg   Config // of the process
+	door  *door
+	claim *claim // nil: the address is fixed
+	poll  *polls
+	kick  chan struct{} // one token: a time may have changed
 
 	mu       sync.Mutex
 	seats    map[uint64]*seat // who has a connection, by process
@@ -65,10 +66,13 @@ func newCenter(cfg *Config, d *door) *center {
 	return c
 }
 
-// admit gives a process its seat, or says why it is not welcome. One that comes again, since its connection broke, gets a new one.
+// admit gives a process its seat, or says why it is not welcome; neither if there is no rendezvous here any more. One that comes again, since its connection broke, gets a new one.
 func (c *center) admit(h hello, to sink) (*seat, string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.claim != nil && c.claim.moved {
+		return nil, ""
+	}
 	why := c.misfit(h)
 	if why == "" && h.epoch > 0 {
 		why = c.stranger(h)
@@ -165,6 +169,7 @@ func (c *center) returns(h hello) {
 	}
 	if c.processes == nil && h.epoch == c.epoch {
 		delete(c.awaited, int(h.dead)-1)
+		delete(c.awaited, int(h.lost)-1)
 	}
 }
 
@@ -203,6 +208,9 @@ func (c *center) heard(s *seat, f frame) error {
 	switch {
 	case s.rank < 0 && !s.evicted:
 		return fmt.Errorf("%w: frame of kind %d from a rank that joins", p2p.ErrMalformed, f.kind)
+	case c.claim != nil && c.claim.moved && f.kind == kindRebuild:
+		s.sink.post(frame{kind: kindMoved})
+		return nil
 	case s.rank < 0 && f.kind == kindRebuild:
 		s.sink.post(frame{kind: kindAbandon, text: c.straggler(s.claim, s.info, c.epoch-1)})
 		return nil

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -37,6 +38,9 @@ type Config struct {
 	// Advertise is where others dial what Listen opened; "": the listener's own address. It is not used of rank 0.
 	Advertise string
 	Host      string // names the machine: ranks with the same Host are on one; default host name and boot id
+
+	// Register is how ranks find the rendezvous if Master is empty: it is at one of them then, at Listen with port 0.
+	Register Register
 
 	Network Network  // needed if Size > 1
 	Pair    PairFunc // needed if Size > 1
@@ -69,8 +73,11 @@ func (c *Config) setDefaults(rank bool) error {
 		if c.Pair == nil && rank {
 			fault("pair is nil: give the backend's function")
 		}
-		if c.Master == "" && (rank || c.Listen == "") {
+		if c.Master == "" && c.Register == nil && (rank || c.Listen == "") {
 			fault("master is empty: say where the world meets")
+		}
+		if c.Master == "" && c.Register != nil && c.Listen == "" {
+			fault("listen is empty: without a master each rank says by which of its addresses it is reached")
 		}
 	}
 	if c.Stripes == 0 {
@@ -110,6 +117,14 @@ func (c *Config) setDefaults(rank bool) error {
 		}
 	}
 	return errors.Join(faults...)
+}
+
+// where the world meets, for people.
+func (c *Config) where() string {
+	if c.Master == "" {
+		return "by the register of job " + strconv.Quote(c.Job)
+	}
+	return "at " + c.Master
 }
 
 // describe fills in what tells this process from others.

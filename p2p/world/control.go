@@ -1,6 +1,7 @@
 package world
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -21,6 +22,8 @@ func (w *World) heard(f frame) error {
 		w.link.post(frame{kind: kindPosition, query: f.query, rank: w.rank, position: w.place.get()})
 	case kindPosition, kindAnswered:
 		w.questions.told(f)
+	case kindMoved:
+		return errMoved
 	case kindWaiting:
 		w.waiting.Store(int64(f.count))
 	default:
@@ -37,6 +40,9 @@ func (w *World) lost(err error) {
 	center := w.table.center
 	w.gone.Store(true)
 	switch {
+	case errors.Is(err, errMoved):
+		w.moved.Store(true)
+		w.judge(-1, plain(err))
 	case center >= 0 && w.fate.hasLeft(center):
 		w.cfg.Logger.Debug("the rank with the rendezvous has left", "rank", center)
 	case center >= 0:

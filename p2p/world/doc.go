@@ -16,7 +16,12 @@
 // and the number of this world, drawn at random, and its epoch. A rank that dies before that is missing again. Who waits in vain says which ranks are
 // missing.
 //
-// There is one rendezvous at a time, since one process alone can listen at an address. It decides who is in an epoch, and nobody else does: that is why
+// Where no address is known before, [Config.Register] is a note that all processes can read and replace: the first that finds none, or an address at which
+// nobody is, becomes the rendezvous and writes down its own. It writes the number of each world before it makes it, and makes it only if the
+// note was still its own: then processes that do not reach each other do not both go on. Who finds in the note a world that was made without it is refused,
+// unless all that could be in that have come.
+//
+// There is one rendezvous at a time, since one process alone can listen at an address, or hold the note. It decides who is in an epoch, and nobody else does: that is why
 // ranks that are cut off cannot make a second world.
 //
 // Each rank listens for the ranks below it, which dial it for the pairs of a Comm.
@@ -42,7 +47,7 @@
 //
 // If the rendezvous dies with its rank, the survivors on that machine take over its address, which nobody else could have, and the rest is the same: each says
 // in which epoch it was last, as which rank of how many, and whom it knows to be dead. Where nobody is left on that machine, or the address is another
-// machine's, there is no next epoch: use a Host for that, which dies with no rank.
+// machine's, there is no next epoch: use a Host for that, which dies with no rank, or a Register.
 //
 // # Comms
 //
@@ -61,12 +66,12 @@
 // most 4096, and so many bytes:
 //
 //	hello:  "hcwd", u16 version 2, u8 purpose, u8 stripe, u8 stripes, u16 attempt, u32 from, u32 to, u32 world size, u64 id, u32 epoch,
-//	        u32 born, u32 number, u32 dead, u64 last, text job, text address, text host, text comm, text ranks, text info
+//	        u32 born, u32 number, u32 dead, u32 lost, u64 last, text job, text address, text host, text comm, text ranks, text info
 //	answer: "hcwd", u16 version, u8 1 if refused, text refusal
 //
 // Purpose 1 is joining: id is drawn by the process, address is where it listens, host the machine it is on; stripe to attempt, to, comm and ranks are zero.
 // Of one that comes back, epoch, last, from and size are those of its last world, its number and this process's rank in it, born and number the epoch in which it
-// came in and its rank then, and dead the rank it holds for dead, plus 1, or 0; all are zero, and from is the rank it was started as, of one that is new.
+// came in and its rank then, dead the rank it holds for dead, and lost the one with the rendezvous if that is gone, each plus 1, or 0; all are zero, and from is the rank it was started as, of one that is new.
 // Purpose 2 is one of the stripes of a pair: id is that of the world, ranks are those of the comm as people write them; the answer comes when
 // the acceptor has opened the comm. A new attempt replaces all connections of an earlier one. A pair's connections belong to [Config.Pair] from then on.
 // One that has joined carries frames: u32 length of what follows, u8 kind, payload:
@@ -84,4 +89,5 @@
 //	10 answered   u64 query: those were all
 //	11 rebuild    text address: this rank waits for the next epoch, and listens there then
 //	12 waiting    u32 count of processes that wait to be let in
+//	13 moved      nothing: the rendezvous is not here any more
 package world

@@ -70,6 +70,7 @@ func (c *center) run(ctx context.Context) {
 	}
 	all.Go(func() { c.clock(ctx) })
 	all.Go(func() { c.poll.serve(ctx) })
+	all.Go(func() { c.write(ctx) })
 	halfOpen := make(chan struct{}, maxHalfOpen)
 	for {
 		select {
@@ -116,6 +117,10 @@ func (c *center) receive(ctx context.Context, conn net.Conn, halfOpen <-chan str
 		return
 	default:
 		s, refusal = c.admit(h, newLine(conn, &c.cfg))
+	}
+	if s == nil && refusal == "" { // the rendezvous has moved: it will find that
+		_ = conn.Close()
+		return
 	}
 	if refusal != "" {
 		c.mu.Lock()

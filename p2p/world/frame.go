@@ -34,6 +34,7 @@ const (
 	kindAnswered                  // u64 query: those were all
 	kindRebuild                   // text address: this rank waits for the next epoch, and listens there then
 	kindWaiting                   // u32 count: so many newcomers wait for the next epoch
+	kindMoved                     // nothing: the rendezvous is not here any more
 )
 
 // frame is one message between a rank and the rendezvous.
@@ -56,7 +57,7 @@ func appendFrame(b []byte, f frame) []byte {
 	at := len(b)
 	b = append(b, 0, 0, 0, 0, byte(f.kind))
 	switch f.kind {
-	case kindHeartbeat:
+	case kindHeartbeat, kindMoved:
 	case kindMissing, kindAbandon:
 		b = appendBlock(b, clip(f.text))
 	case kindMember:
@@ -95,7 +96,7 @@ func decodeFrame(k kind, payload []byte) (frame, error) {
 	f := frame{kind: k}
 	d := fields{b: payload}
 	switch k {
-	case kindHeartbeat:
+	case kindHeartbeat, kindMoved:
 	case kindMissing, kindAbandon:
 		f.text = d.str(maxText)
 	case kindMember:

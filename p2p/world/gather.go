@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -35,14 +34,16 @@ func (c *center) consider() {
 	case survivors == 0:
 		c.dismiss()
 		if missing := c.missing(); len(missing) == 0 {
-			c.seal()
+			c.decide()
 		} else {
 			c.tell(fmt.Sprintf("%s of %d missing", noun(missing), c.cfg.Size))
 		}
 	case survivors+newcomers < c.cfg.Least:
 		c.tell(fmt.Sprintf("there are %d ranks, and less than %d do not go on", survivors+newcomers, c.cfg.Least))
+	case c.behind() && time.Since(c.since) >= c.cfg.Gather:
+		c.leave()
 	case len(c.awaited) == 0 || time.Since(c.since) >= c.cfg.Gather:
-		c.seal()
+		c.decide()
 	default:
 		c.tell(fmt.Sprintf("%s of epoch %d missing, waited for until %v have passed", noun(slices.Sorted(maps.Keys(c.awaited))), c.epoch, c.cfg.Gather))
 	}
@@ -138,7 +139,7 @@ func (c *center) ordered() []*seat {
 }
 
 // seal makes the next epoch of all that wait. Who is in the last one and has not come is told so.
-func (c *center) seal() {
+func (c *center) seal(id uint64) {
 	all := c.ordered()
 	for _, s := range c.seats {
 		if !s.come && !s.left {
@@ -149,7 +150,7 @@ func (c *center) seal() {
 		}
 	}
 	c.epoch++
-	c.id, c.size, c.own = rand.Uint64(), len(all), -1
+	c.id, c.size, c.own = id, len(all), -1
 	c.failed, c.since, c.waiting, c.notes = false, time.Time{}, 0, nil
 	c.processes = nil
 	for r, s := range all {

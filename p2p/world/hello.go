@@ -43,6 +43,7 @@ type hello struct {
 	born   uint32 // epoch in which it came in
 	number uint32 // its rank then
 	dead   uint32 // the rank that it holds for dead, plus 1; 0: none
+	lost   uint32 // the rank with the rendezvous that it has lost, plus 1; 0: none
 
 	// Of a pair:
 	epoch           uint32 // and of one that comes back: that of its last world
@@ -71,7 +72,7 @@ func (h hello) encode() ([]byte, error) {
 		b = binary.LittleEndian.AppendUint32(b, uint32(n))
 	}
 	b = binary.LittleEndian.AppendUint64(b, h.id)
-	for _, n := range []uint32{h.epoch, h.born, h.number, h.dead} {
+	for _, n := range []uint32{h.epoch, h.born, h.number, h.dead, h.lost} {
 		b = binary.LittleEndian.AppendUint32(b, n)
 	}
 	b = binary.LittleEndian.AppendUint64(b, h.last)
@@ -97,7 +98,7 @@ func decodeHello(b []byte) (hello, error) {
 	h.purpose, h.stripe, h.stripes, h.attempt = purpose(d.u8()), d.u8(), d.u8(), d.u16()
 	h.from, h.to, h.size = int(d.u32()), int(d.u32()), int(d.u32())
 	h.id = d.u64()
-	h.epoch, h.born, h.number, h.dead = d.u32(), d.u32(), d.u32(), d.u32()
+	h.epoch, h.born, h.number, h.dead, h.lost = d.u32(), d.u32(), d.u32(), d.u32(), d.u32()
 	h.last = d.u64()
 	h.job, h.address, h.host, h.comm = d.str(maxName), d.str(maxName), d.str(maxName), d.str(maxName)
 	h.ranks, h.info = d.str(maxText), d.str(maxText)

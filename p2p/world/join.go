@@ -49,14 +49,16 @@ type joiner struct {
 	self identity
 	past *roster // its last epoch; nil: none
 	dead int     // the rank of that it holds for dead; negative: none
+	lost bool    // the rendezvous of that is gone
 
-	link    uplink // nil: not yet
-	center  *center
-	local   string       // this side's address to the rendezvous
-	ln      net.Listener // of pairs
-	table   roster
-	missing string // what the rendezvous said last
-	hosting error  // why it could not be here
+	link      uplink // nil: not yet
+	center    *center
+	local     string       // this side's address to the rendezvous
+	ln        net.Listener // of pairs
+	table     roster
+	missing   string // what the rendezvous said last
+	unreached uint64 // the number of a note by which it was not reached
+	hosting   error  // why it could not be here
 }
 
 // join goes on until this process is in an epoch, or is not welcome, or ctx ends.
@@ -126,9 +128,12 @@ func (j *joiner) try(ctx context.Context) error {
 	}
 	stop()
 	serving.Wait()
-	if err != nil && j.center == nil {
+	switch {
+	case errors.Is(err, errMoved):
+		j.dissolved()
+	case err != nil && j.center == nil:
 		j.link.close()
-		j.link = nil
+		j.link, j.lost = nil, true
 	}
 	return err
 }
@@ -155,14 +160,24 @@ func (j *joiner) giveUp(ctx context.Context) error {
 
 // reach makes this process the rendezvous, if that is its part and there is none, or dials it.
 func (j *joiner) reach(ctx context.Context) error {
+	if j.cfg.Master == "" {
+		return j.find(ctx)
+	}
 	if j.mayHost() {
 		d, err := j.cfg.door(ctx)
 		if err == nil {
-			return j.host(ctx, d)
+			return j.host(ctx, d, nil)
 		}
 		j.hosting = err
 	}
-	conn, err := j.cfg.Network.Dial(ctx, j.cfg.Master)
+	return j.dial(ctx, j.cfg.Master)
+}
+
+// dial connects to the rendezvous.
+func (j *joiner) dial(ctx context.Context, master string) error {
+	dialling, cancel := context.WithTimeoutCause(ctx, helloTime, fmt.Errorf("%w: not reached within %v", p2p.ErrPeer, helloTime))
+	defer cancel()
+	conn, err := j.cfg.Network.Dial(dialling, master)
 	if err != nil {
 		return err
 	}
@@ -185,7 +200,7 @@ func (j *joiner) mayHost() bool {
 // door opens the rendezvous.
 func (c *Config) door(ctx context.Context) (*door, error) {
 	at := c.Master
-	if c.Rank == 0 && c.Listen != "" {
+	if (c.Rank == 0 || c.Master == "") && c.Listen != "" {
 		at = c.Listen
 	}
 	ln, err := c.Network.Listen(ctx, at)
@@ -196,7 +211,7 @@ func (c *Config) door(ctx context.Context) (*door, error) {
 }
 
 // host makes this process the rendezvous.
-func (j *joiner) host(ctx context.Context, d *door) error {
+func (j *joiner) host(ctx context.Context, d *door, cl *claim) error {
 	j.local = hostOf(d.ln.Addr().String())
 	h, err := j.hello(ctx)
 	if err != nil {
@@ -204,6 +219,7 @@ func (j *joiner) host(ctx context.Context, d *door) error {
 		return err
 	}
 	j.center = newCenter(j.cfg, d)
+	j.center.claim = cl
 	down := newQueue()
 	s, refusal := j.center.admit(h, down)
 	if refusal != "" {
@@ -245,6 +261,9 @@ func (j *joiner) hello(ctx context.Context) (hello, error) {
 	if j.past != nil {
 		h.from, h.size, h.last, h.epoch = j.past.rank, len(j.past.members), j.past.id, j.past.epoch
 		h.born, h.number, h.dead = j.self.born, j.self.number, uint32(j.dead+1)
+		if j.lost {
+			h.lost = uint32(j.past.center + 1)
+		}
 	}
 	return h, nil
 }
@@ -252,7 +271,7 @@ func (j *joiner) hello(ctx context.Context) (hello, error) {
 // listen opens where ranks below this one will come to make pairs.
 func (j *joiner) listen(ctx context.Context) error {
 	at := j.cfg.Listen
-	if at == "" || j.cfg.Rank == 0 { // rank 0's is that of the rendezvous
+	if at == "" || j.cfg.Rank == 0 && j.cfg.Master != "" { // rank 0's is that of the rendezvous
 		at = net.JoinHostPort(j.local, "0")
 	}
 	ln, err := j.cfg.Network.Listen(ctx, at)
@@ -265,7 +284,7 @@ func (j *joiner) listen(ctx context.Context) error {
 
 // address is where others dial this process.
 func (j *joiner) address() string {
-	if j.cfg.Advertise != "" && j.cfg.Rank != 0 {
+	if j.cfg.Advertise != "" && j.cfg.Rank != 0 && j.cfg.Master != "" {
 		return j.cfg.Advertise
 	}
 	return reachable(j.ln.Addr().String(), j.local)
@@ -318,6 +337,8 @@ func (j *joiner) told(f frame) error {
 			j.self.born, j.self.number = f.epoch, uint32(f.rank)
 		}
 		return errEnough
+	case kindMoved:
+		return errMoved
 	case kindFailed, kindLeft, kindPosition, kindAnswered, kindWaiting, kindAsk:
 		if j.past != nil {
 			return nil

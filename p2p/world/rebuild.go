@@ -29,12 +29,16 @@ func (w *World) Rebuild(ctx context.Context) (*World, error) {
 		j.alone(w.table.epoch + 1)
 		return newWorld(j), nil
 	}
+	j.lost = w.gone.Load() && !w.moved.Load()
+	if w.gone.Load() && w.center != nil {
+		j.dissolved()
+	}
 	err := j.again(ctx, w)
 	if err == nil {
 		err = j.within(ctx)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("rebuild world of epoch %d at %s as its rank %d: %w", w.table.epoch, w.cfg.Master, w.rank, err)
+		return nil, fmt.Errorf("rebuild world of epoch %d %s as its rank %d: %w", w.table.epoch, w.cfg.where(), w.rank, err)
 	}
 	return newWorld(j), nil
 }

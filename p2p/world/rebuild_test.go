@@ -30,23 +30,25 @@ func (a *actor) end() error { return <-a.ended }
 
 // troupe is processes that come and go.
 type troupe struct {
-	t      *testing.T
-	net    *p2ptest.Net
-	size   int
-	all    sync.WaitGroup
-	actors []*actor             // that live, by rank
-	stops  []context.CancelFunc // of all that ever ran
-	came   int
-	change func(*world.Config)
-	host   context.CancelFunc // of the rendezvous; nil: it is at a rank
+	t        *testing.T
+	net      *p2ptest.Net
+	size     int
+	all      sync.WaitGroup
+	actors   []*actor             // that live, by rank
+	stops    []context.CancelFunc // of all that ever ran
+	came     int
+	change   func(*world.Config)
+	host     context.CancelFunc // of the rendezvous; nil: it is at a rank
+	register *register          // nil: its address is known
 }
 
 // newTroupe makes a world of n, whose rendezvous is apart or at rank 0.
-func newTroupe(t *testing.T, n int, apart bool, change func(*world.Config)) *troupe {
+func newTroupe(t *testing.T, n int, at place, change func(*world.Config)) *troupe {
 	t.Helper()
 	p := &troupe{t: t, net: newNet(t), size: n, change: change}
 	t.Cleanup(p.end)
-	if apart {
+	switch at {
+	case apart:
 		cfg := p.config(0)
 		cfg.Network, cfg.Info = p.net.Host("launcher"), "launcher"
 		h, err := world.OpenHost(t.Context(), cfg)
@@ -54,6 +56,9 @@ func newTroupe(t *testing.T, n int, apart bool, change func(*world.Config)) *tro
 		ctx, stop := context.WithCancel(context.Background())
 		p.host = stop
 		p.all.Go(func() { checkSoft(t, h.Run(ctx)) })
+	case byRegister:
+		p.register = &register{}
+	case rankZero:
 	}
 	var cfgs []world.Config
 	for r := range n {
@@ -70,6 +75,9 @@ func (p *troupe) config(rank int) world.Config {
 	cfg := world.Config{
 		Rank: rank, Size: p.size, Master: "master:1", Host: "machine", Info: "process at " + host, Job: "train",
 		Network: p.net.Host(host), Pair: pair,
+	}
+	if p.register != nil {
+		cfg.Master, cfg.Register, cfg.Listen, cfg.Host = "", p.register, host+":0", host
 	}
 	if p.change != nil {
 		p.change(&cfg)
@@ -230,23 +238,57 @@ func (n *pending) join() *actor {
 	return a
 }
 
-// both runs a test with the rendezvous in a process of its own, and at rank 0.
-func both(t *testing.T, f func(t *testing.T, apart bool)) {
+// place is where the rendezvous is.
+type place string
+
+const (
+	apart      place = "rendezvous apart"
+	rankZero   place = "rendezvous at rank 0"
+	byRegister place = "rendezvous by register"
+)
+
+// everywhere runs a test with each of them.
+func everywhere(t *testing.T, f func(t *testing.T, at place)) {
 	t.Helper()
-	for _, apart := range []bool{true, false} {
-		t.Run(map[bool]string{true: "rendezvous apart", false: "rendezvous at rank 0"}[apart], func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { f(t, apart) })
+	for _, at := range []place{apart, rankZero, byRegister} {
+		t.Run(string(at), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { f(t, at) })
 		})
 	}
+}
+
+// register is a Register of one job.
+type register struct {
+	mu     sync.Mutex
+	stalls bool // writes, and never answers
+	number uint64
+	text   string
+}
+
+func (r *register) Swap(ctx context.Context, instead uint64, text string) (uint64, string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if instead == r.number {
+		r.number++
+		r.text = text
+		if r.stalls {
+			r.stalls = false
+			r.mu.Unlock()
+			<-ctx.Done()
+			r.mu.Lock()
+			return 0, "", context.Cause(ctx)
+		}
+	}
+	return r.number, r.text, nil
 }
 
 // Whoever dies, the others go on as one world, and a new process comes in later.
 func TestRebuild(t *testing.T) {
 	for _, victim := range []int{0, 2, 4} {
 		t.Run(fmt.Sprint("kill ", victim), func(t *testing.T) {
-			both(t, func(t *testing.T, apart bool) {
+			everywhere(t, func(t *testing.T, at place) {
 				t.Helper()
-				p := newTroupe(t, 5, apart, nil)
+				p := newTroupe(t, 5, at, nil)
 				wait(t.Context(), time.Minute)
 				p.verify(1)
 				began := time.Now()
@@ -272,9 +314,9 @@ func TestRebuild(t *testing.T) {
 }
 
 func TestRebuildWithTwoNewcomers(t *testing.T) {
-	both(t, func(t *testing.T, apart bool) {
+	everywhere(t, func(t *testing.T, at place) {
 		t.Helper()
-		p := newTroupe(t, 4, apart, nil)
+		p := newTroupe(t, 4, at, nil)
 		p.kill(0, 2)
 		for _, a := range p.actors {
 			<-a.w.Failed()
@@ -287,16 +329,16 @@ func TestRebuildWithTwoNewcomers(t *testing.T) {
 
 // Who does not come is left behind, and told so; the others do not wait for it for ever.
 func TestStraggler(t *testing.T) {
-	both(t, func(t *testing.T, apart bool) {
+	everywhere(t, func(t *testing.T, at place) {
 		t.Helper()
-		p := newTroupe(t, 5, apart, nil)
+		p := newTroupe(t, 5, at, nil)
 		p.kill(4)
 		p.hear(4)
 		began := time.Now()
 		late := p.actors[3]
 		p.actors = p.actors[:3]
 		p.rebuild(2)
-		if took := time.Since(began); took != 10*time.Second {
+		if took := time.Since(began); took < 10*time.Second || took > 11*time.Second {
 			t.Errorf("waited for %v", took)
 		}
 		_, err := late.w.Rebuild(t.Context())
@@ -309,9 +351,9 @@ func TestStraggler(t *testing.T) {
 
 // One that asks for it alone draws the others in.
 func TestRebuildAlone(t *testing.T) {
-	both(t, func(t *testing.T, apart bool) {
+	everywhere(t, func(t *testing.T, at place) {
 		t.Helper()
-		p := newTroupe(t, 3, apart, nil)
+		p := newTroupe(t, 3, at, nil)
 		n := p.arrive(0)
 		wait(t.Context(), time.Minute)
 		var w *world.World
@@ -339,9 +381,9 @@ func TestRebuildAlone(t *testing.T) {
 
 // Fewer ranks than the least wait for newcomers.
 func TestLeast(t *testing.T) {
-	both(t, func(t *testing.T, apart bool) {
+	everywhere(t, func(t *testing.T, at place) {
 		t.Helper()
-		p := newTroupe(t, 3, apart, func(c *world.Config) { c.Least = 3 })
+		p := newTroupe(t, 3, at, func(c *world.Config) { c.Least = 3 })
 		p.kill(0)
 		p.hear(0)
 		errs, worlds := make([]error, 2), make([]*world.World, 2)
@@ -369,9 +411,9 @@ func TestLeast(t *testing.T) {
 func TestDeathWhileRebuilding(t *testing.T) {
 	for _, victim := range []int{0, 1, 3} {
 		t.Run(fmt.Sprint("then ", victim), func(t *testing.T) {
-			both(t, func(t *testing.T, apart bool) {
+			everywhere(t, func(t *testing.T, at place) {
 				t.Helper()
-				p := newTroupe(t, 6, apart, nil)
+				p := newTroupe(t, 6, at, nil)
 				p.kill(5)
 				p.hear(5)
 				// The victim and some others have come, rank 4 has not.
@@ -384,7 +426,7 @@ func TestDeathWhileRebuilding(t *testing.T) {
 					case victim:
 						dead.Go(func() {
 							if w, err := a.w.Rebuild(dying); err == nil { // with the rendezvous, it may have a world of its own
-								if apart {
+								if at == apart {
 									t.Error("the victim is in the world")
 								}
 								_ = w.Close()
@@ -421,9 +463,9 @@ func TestDeathWhileRebuilding(t *testing.T) {
 
 // A rank that was only silent comes back with the others.
 func TestSilentRankComesBack(t *testing.T) {
-	both(t, func(t *testing.T, apart bool) {
+	everywhere(t, func(t *testing.T, at place) {
 		t.Helper()
-		p := newTroupe(t, 4, apart, nil)
+		p := newTroupe(t, 4, at, nil)
 		p.net.Partition([]string{p.actors[2].host}, []string{"h0", "h1", "h2", "h3", "h4", "launcher"})
 		for _, a := range p.actors {
 			<-a.w.Failed()
@@ -452,7 +494,7 @@ func TestSilentRankComesBack(t *testing.T) {
 // A job whose processes are all gone begins again at a rendezvous that is left.
 func TestAllAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newTroupe(t, 3, true, nil)
+		p := newTroupe(t, 3, apart, nil)
 		early := p.arrive(1)
 		wait(t.Context(), time.Second)
 		p.kill(0, 1, 2)
@@ -463,10 +505,81 @@ func TestAllAnew(t *testing.T) {
 	})
 }
 
+// The two sides of a network that is cut do not both go on: the register decides for one.
+func TestPartition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newTroupe(t, 6, byRegister, nil)
+		one, other := []string{"h0", "h1", "h2"}, []string{"h3", "h4", "h5"}
+		p.net.Partition(one, other)
+		for _, a := range p.actors {
+			<-a.w.Failed()
+		}
+		worlds, errs := make([]*world.World, 6), make([]error, 6)
+		var all sync.WaitGroup
+		for i, a := range p.actors {
+			all.Go(func() { worlds[i], errs[i] = a.w.Rebuild(t.Context()) })
+		}
+		all.Wait()
+		var left []*actor
+		for i, a := range p.actors {
+			if errs[i] == nil {
+				p.run(a, worlds[i])
+				left = append(left, a)
+				continue
+			}
+			want(t, errs[i], p2p.ErrRefused, "start anew")
+		}
+		p.actors = left
+		if len(left) != 3 {
+			t.Fatalf("%d of 6 go on: %v", len(left), errors.Join(errs...))
+		}
+		p.verify(2)
+		p.net.Heal()
+		p.kill(0)
+		p.hear(0)
+		p.rebuild(3)
+	})
+}
+
+// A rendezvous that dies when it has written an epoch down and told nobody does not end the world.
+func TestDeathAfterDecision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newTroupe(t, 5, byRegister, nil)
+		at := slices.IndexFunc(p.actors, func(a *actor) bool { return p.register.text[len(p.register.text)-len("h0:1"):][:2] == a.host })
+		p.kill((at + 1) % 5)
+		<-p.actors[0].w.Failed()
+		p.register.stalls = true
+		at = slices.IndexFunc(p.actors, func(a *actor) bool { return p.register.text[len(p.register.text)-len("h0:1"):][:2] == a.host })
+		dying, die := context.WithCancel(t.Context())
+		worlds, errs := make([]*world.World, 4), make([]error, 4)
+		var all sync.WaitGroup
+		for i, a := range p.actors {
+			ctx := t.Context()
+			if i == at {
+				ctx = dying
+			}
+			all.Go(func() { worlds[i], errs[i] = a.w.Rebuild(ctx) })
+		}
+		wait(t.Context(), 5*time.Second)
+		die()
+		all.Wait()
+		if errs[at] == nil {
+			t.Fatal("the one that died is in the world")
+		}
+		errs[at] = nil
+		check(t, errors.Join(errs...))
+		p.actors, worlds = slices.Delete(p.actors, at, at+1), slices.Delete(worlds, at, at+1)
+		for i, a := range p.actors {
+			p.run(a, worlds[i])
+		}
+		p.verify(2)
+	})
+}
+
 // A Host that ends is a verdict that names no rank.
 func TestHostEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newTroupe(t, 3, true, nil)
+		p := newTroupe(t, 3, apart, nil)
 		p.host()
 		p.hear(-1)
 		want(t, p.actors[1].w.Err(), p2p.ErrPeer, "the rendezvous (launcher) is lost: connection closed")
@@ -479,7 +592,7 @@ func TestHostEnds(t *testing.T) {
 
 func TestRebuildOfOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newTroupe(t, 1, false, nil)
+		p := newTroupe(t, 1, rankZero, nil)
 		p.actors[0].w.Fail("no memory")
 		p.hear(0)
 		p.rebuild(2)
@@ -490,10 +603,10 @@ func TestRebuildOfOne(t *testing.T) {
 func TestManyRebuilds(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			both(t, func(t *testing.T, apart bool) {
+			everywhere(t, func(t *testing.T, at place) {
 				t.Helper()
 				rng := rand.New(rand.NewPCG(seed, 7))
-				p := newTroupe(t, 6, apart, nil)
+				p := newTroupe(t, 6, at, nil)
 				epoch := uint32(1)
 				for range 8 {
 					victim := rng.IntN(len(p.actors))

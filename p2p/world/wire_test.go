@@ -31,7 +31,7 @@ func sampleHellos() []hello {
 		{version: version, purpose: joining},
 		{
 			version: version, purpose: joining, job: "train", from: 3, size: 8, id: 0x0102030405060708,
-			address: "10.0.0.3:4002", host: "c boot", info: "c, process 7", epoch: 2, last: 0x1112131415161718, born: 1, number: 4, dead: 1,
+			address: "10.0.0.3:4002", host: "c boot", info: "c, process 7", epoch: 2, last: 0x1112131415161718, born: 1, number: 4, dead: 1, lost: 2,
 		},
 	}
 }
@@ -51,6 +51,7 @@ func sampleFrames() []frame {
 		{kind: kindAnswered, query: 9},
 		{kind: kindRebuild, address: "10.0.0.3:4002"},
 		{kind: kindWaiting, count: 2},
+		{kind: kindMoved},
 	}
 }
 
@@ -228,6 +229,19 @@ func FuzzHello(f *testing.F) {
 		}
 		if msg, err := readShort(bytes.NewReader(b)); err == nil && len(msg) > maxHello {
 			t.Errorf("%d bytes were read", len(msg))
+		}
+	})
+}
+
+func FuzzNote(f *testing.F) {
+	f.Add(note{1, 2, "10.0.0.1:4000"}.String())
+	f.Add("2 0000000000000001 0000000000000002 a:1")
+	f.Add("")
+	f.Fuzz(func(t *testing.T, text string) {
+		if n, err := parseNote(text); err == nil && n.String() != text {
+			t.Errorf("%q is read as %+v", text, n)
+		} else if err != nil && !errors.Is(err, p2p.ErrRefused) {
+			t.Errorf("%q: %v", text, err)
 		}
 	})
 }

@@ -27,6 +27,7 @@ type World struct {
 	questions *questions
 	waiting   atomic.Int64 // newcomers
 	gone      atomic.Bool  // the rendezvous is
+	moved     atomic.Bool  // but to another place
 
 	wake    chan struct{} // one token: fresh has changed
 	quit    chan struct{} // closed when Rebuild takes over
@@ -61,7 +62,7 @@ func Open(ctx context.Context, cfg Config) (*World, error) {
 	if cfg.Size == 1 {
 		j.alone(1)
 	} else if err := j.within(ctx); err != nil {
-		return nil, fmt.Errorf("open world at %s as rank %d of %d: %w", cfg.Master, cfg.Rank, cfg.Size, err)
+		return nil, fmt.Errorf("open world %s as rank %d of %d: %w", cfg.where(), cfg.Rank, cfg.Size, err)
 	}
 	return newWorld(j), nil
 }
