@@ -25,7 +25,9 @@ func Local(n int, config Config) ([]*Region, error) {
 		if err == nil {
 			var m *mapping
 			if m, err = attach(l, own); err == nil {
-				all = append(all, newRegion(rank, m, own, make([]process, n)))
+				r := newRegion(rank, m, own, make([]process, n))
+				r.local = true
+				all = append(all, r)
 				continue
 			}
 			err = errors.Join(err, closeFile(own))

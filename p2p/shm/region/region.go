@@ -56,6 +56,7 @@ type Region struct {
 	mem   *mapping
 	peers []process
 	file  int
+	local bool // the ranks are goroutines of one process
 
 	crowded int // waits to come that do not spin
 

@@ -3,6 +3,7 @@ package region
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -34,8 +35,8 @@ func (r *Region) Look(rank, word int, least uint64) uint64 {
 // look is Look when it must wait.
 func (r *Region) look(w *atomic.Uint64, least uint64) uint64 {
 	var began, burnt time.Time
-	spinning := r.crowded == 0
-	if !spinning {
+	spinning := r.crowded == 0 && !r.local
+	if r.crowded > 0 {
 		r.crowded--
 	}
 	for {
@@ -57,7 +58,7 @@ func (r *Region) look(w *atomic.Uint64, least uint64) uint64 {
 		if now.Sub(burnt) > burnFor || now.Sub(began) > lookFor {
 			return w.Load()
 		}
-		yield()
+		r.yield()
 		if v := w.Load(); v >= least {
 			return v
 		}
@@ -93,6 +94,15 @@ func (r *Region) Await(ctx context.Context, rank, word int, least uint64) error 
 		}
 		sleep(bell, 1, nap)
 	}
+}
+
+// yield lets others run: other processes, or the goroutines that are the other ranks.
+func (r *Region) yield() {
+	if r.local {
+		runtime.Gosched()
+		return
+	}
+	yield()
 }
 
 // gone says whether a rank will post no more.
