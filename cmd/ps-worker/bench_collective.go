@@ -65,6 +65,14 @@ func benchCollectiveCommand(op collective.Op) *cli.Command {
 			&cli.StringFlag{Name: "reduce-order", Value: "any", Usage: "any, or rank: fold in the order of ranks in every algorithm", EnvVars: env("bench-reduce-order")},
 		)
 	}
+	if op == collective.AllReduce {
+		flags = append(
+			flags,
+			&cli.IntFlag{Name: "tensors", Usage: "`N` that make up the size, fused; default: one, as it is"},
+			&cli.BoolFlag{Name: "scattered", Usage: "they do not lie one behind the other"},
+			&cli.StringFlag{Name: "threshold", Usage: "of a bucket of tensors; default: " + strconv.Itoa(collective.DefaultThreshold>>10) + "KiB"},
+		)
+	}
 	return &cli.Command{
 		Name: op.String(), Usage: "one collective operation between processes of this host",
 		Description: "Starts itself as the other ranks. Columns are those of nccl-tests: the time is of a call at the slowest rank, one call after the other;\n" +
@@ -142,6 +150,14 @@ func newCollectivePlan(c *cli.Context, op collective.Op) (p collectivePlan, err 
 	if p.World.Ranks < 1 || p.World.Ranks > 256 || p.World.Hosts < 1 || p.World.Hosts > p.World.Ranks || p.Spec.Time <= 0 || p.Spec.Rounds < 1 {
 		return p, program.Usage("--ranks %d, --hosts %d, --time %v, --rounds %d: want 1 to 256 ranks, at most as many hosts, some time, 1 round or more",
 			p.World.Ranks, p.World.Hosts, p.Spec.Time, p.Spec.Rounds)
+	}
+	threshold, err := program.Bytes("threshold", c.String("threshold"))
+	if err != nil {
+		return p, err
+	}
+	p.Spec.Tensors, p.Spec.Scattered, p.Spec.Threshold = c.Int("tensors"), c.Bool("scattered"), int(threshold)
+	if p.Spec.Tensors < 0 || p.Spec.Tensors > 0 && p.Spec.OutOfPlace {
+		return p, program.Usage("--tensors %d: want some, which are reduced in place", p.Spec.Tensors)
 	}
 	p.Spec.Sizes, err = benchSizes(c)
 	return p, err

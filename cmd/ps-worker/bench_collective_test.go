@@ -22,6 +22,8 @@ func TestBenchOfCollectives(t *testing.T) {
 		"allgather --transport tcp --ranks 3 --algo ring --out-of-place --calibrate",
 		"alltoall --transport inproc --ranks 2 --alloc --calibrate",
 		"broadcast --transport shm --ranks 3 --apart",
+		"allreduce --transport shm --ranks 2 --tensors 5 --scattered --threshold 8KiB",
+		"allreduce --transport inproc --ranks 3 --tensors 7",
 		"allreduce --transport tcp --ranks 4 --hosts 2 --algo level0:mesh;level1:H-D_R",
 	} {
 		args := strings.Fields(how)

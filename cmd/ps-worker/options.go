@@ -18,6 +18,7 @@ func trainingFlags() []cli.Flag {
 	env := program.Env
 	return []cli.Flag{
 		&cli.IntFlag{Name: "accumulate", Value: 1, Usage: "batches whose gradients are one push", EnvVars: env("accumulate")},
+		&cli.IntFlag{Name: "delay", Usage: "allreduce: 1 computes the next batch while the gradients of this one are on their way", EnvVars: env("delay")},
 		&cli.StringFlag{Name: "schedule", Usage: "of the learning rate: constant, linear, cosine, step or inverse_sqrt[:warmup=N,steps=N,floor=F,decay=D]", EnvVars: env("schedule")},
 		&cli.StringFlag{Name: "clip", Usage: "norm=X,value=Y: bounds of a step's gradient", EnvVars: env("clip")},
 		&cli.IntFlag{Name: "eval-every", Usage: "evaluate on the test part every `N` steps", EnvVars: env("eval-every")},
@@ -34,10 +35,13 @@ func (j *job) training() (worker.TrainOptions, error) {
 	c := j.c
 	o := worker.TrainOptions{
 		Epochs: j.model.Epochs, NoPrefetch: !c.Bool("prefetch"), Accumulate: c.Int("accumulate"),
-		EvalEvery: c.Int("eval-every"), Metrics: c.StringSlice("metrics"),
+		Delay: c.Int("delay"), EvalEvery: c.Int("eval-every"), Metrics: c.StringSlice("metrics"),
 	}
 	if o.Accumulate < 1 || o.EvalEvery < 0 {
 		return o, program.Usage("--accumulate %d, --eval-every %d: want 1 or more batches, and no negative number of steps", o.Accumulate, o.EvalEvery)
+	}
+	if o.Delay < 0 || o.Delay > 1 || o.Delay > 0 && j.cfg.Mode != worker.AllReduce {
+		return o, program.Usage("--delay %d: want 0, or 1 with --mode allreduce", o.Delay)
 	}
 	if err := checkMetrics("--metrics", j.data.Schema(), o.Metrics...); err != nil {
 		return o, err
