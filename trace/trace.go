@@ -63,9 +63,26 @@ type Trace struct {
 
 // Sort puts events in the order of the file: by time, of those of one moment the longest first.
 func (t *Trace) Sort() {
-	slices.SortStableFunc(t.Events, func(a, b Event) int {
-		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Process, b.Process), cmp.Compare(b.Duration, a.Duration), cmp.Compare(a.Thread, b.Thread))
-	})
+	order := make([]int32, len(t.Events)) // events are large: they are moved once
+	for i := range order {
+		order[i] = int32(i)
+	}
+	compare := func(i, j int32) int {
+		a, b := &t.Events[i], &t.Events[j]
+		if a.Time != b.Time {
+			return cmp.Compare(a.Time, b.Time)
+		}
+		return cmp.Or(cmp.Compare(a.Process, b.Process), cmp.Compare(b.Duration, a.Duration), cmp.Compare(a.Thread, b.Thread), cmp.Compare(i, j))
+	}
+	if slices.IsSortedFunc(order, compare) {
+		return
+	}
+	slices.SortFunc(order, compare)
+	sorted := make([]Event, len(order))
+	for i, j := range order {
+		sorted[i] = t.Events[j]
+	}
+	t.Events = sorted
 }
 
 // Trace is what has been recorded so far. It may be called while recording goes on.
@@ -77,15 +94,31 @@ func (r *Recorder) Trace() *Trace {
 	r.mu.Lock()
 	tracks := slices.Clone(r.tracks)
 	r.mu.Unlock()
-	slices.SortStableFunc(records, func(a, b record) int {
-		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end))
+	ordered := make([]*record, len(records))
+	for i := range records {
+		ordered[i] = &records[i]
+	}
+	slices.SortFunc(ordered, func(a, b *record) int {
+		if a.start != b.start {
+			return cmp.Compare(a.start, b.start)
+		}
+		return cmp.Or(cmp.Compare(b.end, a.end), cmp.Compare(a.track, b.track), cmp.Compare(a.name, b.name), cmp.Compare(a.in, b.in))
 	})
 	origin := r.origin.Round(0).UTC() // wall clock alone
 	p := Process{ID: r.cfg.ID, Name: r.cfg.Process, Origin: origin, Lost: lost}
-	t := &Trace{Origin: origin}
-	lines := newLines(tracks)
+	n := 0 // events: a record, and one for each end of a flow
 	for i := range records {
-		t.add(&records[i], tracks, lines, p.ID)
+		if n++; records[i].out != 0 {
+			n++
+		}
+		if records[i].in != 0 {
+			n++
+		}
+	}
+	t := &Trace{Origin: origin, Events: make([]Event, 0, n)}
+	lines := newLines(tracks)
+	for _, rec := range ordered {
+		t.add(rec, tracks, lines, p.ID)
 	}
 	p.Threads = lines.threads()
 	lines.number(t.Events)
