@@ -24,29 +24,8 @@ func (s *Store) delete(ctx context.Context, id uint64) error {
 	if err != nil && !errors.Is(err, ErrDamaged) {
 		return err
 	}
-	names, err := s.disk.List(s.cfg.Dir)
-	if err != nil {
+	if err := s.unused(id); err != nil {
 		return err
-	}
-	for _, other := range manifestIDs(names) {
-		if d, _, err := s.manifest(other); err == nil && d.Base != nil && d.Base.ID == id {
-			return fmt.Errorf("checkpoint %d stands on it: %w", other, ErrInUse)
-		}
-	}
-	intents, unknown := s.intents(names, func(uint64) bool { return true })
-	if unknown {
-		return fmt.Errorf("an unreadable intent may need it: %w: collect first", ErrInUse)
-	}
-	for _, in := range intents {
-		if slices.Contains(in.Pins, id) {
-			return fmt.Errorf("checkpoint %d is being written upon it: %w", in.Checkpoint, ErrInUse)
-		}
-	}
-	s.mu.Lock()
-	open := s.reading[id] > 0
-	s.mu.Unlock()
-	if open {
-		return fmt.Errorf("it is being read: %w", ErrInUse)
 	}
 	var parts []*partFile // for the catalogue
 	if m != nil {
@@ -73,6 +52,35 @@ func (s *Store) delete(ctx context.Context, id uint64) error {
 		if err := removeFile(s.disk, s.path(m.Parts[i].File)); err != nil {
 			s.log.Warn("cannot remove part", "file", s.path(m.Parts[i].File), "err", err)
 		}
+	}
+	return nil
+}
+
+// unused says who needs a checkpoint.
+func (s *Store) unused(id uint64) error {
+	names, err := s.disk.List(s.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	for _, other := range manifestIDs(names) {
+		if d, _, err := s.manifest(other); err == nil && d.Base != nil && d.Base.ID == id {
+			return fmt.Errorf("checkpoint %d stands on it: %w", other, ErrInUse)
+		}
+	}
+	intents, unknown := s.intents(names, func(uint64) bool { return true })
+	if unknown {
+		return fmt.Errorf("an unreadable intent may need it: %w: collect first", ErrInUse)
+	}
+	for _, in := range intents {
+		if slices.Contains(in.Pins, id) {
+			return fmt.Errorf("checkpoint %d is being written upon it: %w", in.Checkpoint, ErrInUse)
+		}
+	}
+	s.mu.Lock()
+	open := s.reading[id] > 0
+	s.mu.Unlock()
+	if open {
+		return fmt.Errorf("it is being read: %w", ErrInUse)
 	}
 	return nil
 }
