@@ -181,6 +181,9 @@ func (g *Group) verdict(own error) error {
 	if rank < 0 {
 		return v
 	}
+	if name := fmt.Sprintf("rank %d", rank); !strings.Contains(reason, name) { // a death is told without
+		v.reason = name + " has failed: " + reason
+	}
 	return &RankError{rank, v}
 }
 
