@@ -6,7 +6,7 @@ import (
 	"hcclps/internal/vec"
 )
 
-// sampled is how many elements a first threshold is guessed from.
+// sampled is how many elements, at most, a first threshold is guessed from: one of 16.
 const sampled = 4096
 
 // largest are the indexes of the k largest magnitudes, ascending; of equal ones those that come first. They are valid until the next call. x has no NaN.
@@ -27,17 +27,18 @@ func (s *selection) largest(x []float32, k int) []uint32 {
 
 // guess is a threshold that more than k elements reach, most likely.
 func (s *selection) guess(x []float32, k int) float32 {
-	if len(x) <= 2*sampled {
+	count := min(sampled, len(x)/16)
+	if count == 0 {
 		return 0
 	}
-	expected := float64(k) / float64(len(x)) * sampled
+	expected := float64(k) / float64(len(x)) * float64(count)
 	rank := int(expected + 3*math.Sqrt(expected) + 3)
-	if rank >= sampled {
+	if rank >= count {
 		return 0
 	}
 	s.keys = s.keys[:0]
-	stride := uint64(len(x) / sampled)
-	for i := range uint64(sampled) {
+	stride := uint64(len(x) / count)
+	for i := range uint64(count) {
 		at := i*stride + vec.Mix64(i, 0)%stride
 		s.keys = append(s.keys, uint64(math.Float32bits(x[at])&0x7fffffff))
 	}

@@ -31,8 +31,12 @@ func (none) Decode(dst []float32, code []byte, mode Mode) error {
 		copy(vec.BytesOfFloats(dst), code)
 		return nil
 	}
-	for i := range dst {
-		dst[i] += math.Float32frombits(binary.LittleEndian.Uint32(code[4*i:]))
+	var block [1024]float32 // code may lie at any address
+	for len(dst) > 0 {
+		n := min(len(dst), len(block))
+		copy(vec.BytesOfFloats(block[:n]), code)
+		vec.Add(dst[:n], block[:n])
+		dst, code = dst[n:], code[4*n:]
 	}
 	return nil
 }
@@ -120,13 +124,10 @@ func subtract(k Kind, x []float32, code []byte) {
 	}
 }
 
-// brain is v rounded to bfloat16, as scales are sent.
+// brain is v, which is finite, rounded to bfloat16, as scales are sent.
 func brain(v float32) float32 {
-	var code [2]byte
-	in, out := [1]float32{v}, [1]float32{}
-	vec.EncodeBF16(code[:], in[:])
-	vec.DecodeBF16(out[:], code[:])
-	return out[0]
+	bits := math.Float32bits(v)
+	return math.Float32frombits((bits + 0x7fff + bits>>16&1) &^ 0xffff)
 }
 
 // putScale writes a scale that brain has rounded.

@@ -37,9 +37,11 @@ func (s *sums32) fold() float32 {
 
 // AbsSum is the sum of the magnitudes of x, in the order of Dot.
 func AbsSum(x []float32) float32 {
+	if sum, ok := absSumFast(unsafe.SliceData(x), len(x)); ok {
+		return sum
+	}
 	var sums sums32
-	done := absSumFast(&sums[0], unsafe.SliceData(x), len(x))
-	absSumPlain(&sums, x[done:])
+	absSumPlain(&sums, x)
 	return sums.fold()
 }
 
@@ -86,10 +88,12 @@ func countAbsPlain(x []float32, t uint32) int {
 
 // AbsSumAbove is the sum and the number of the magnitudes that are at least t, which is not negative: the sum in the order of Dot, the comparison as in MaxAbs.
 func AbsSumAbove(x []float32, t float32) (sum float32, count int) {
+	if sum, count, ok := absSumAboveFast(unsafe.SliceData(x), magnitude(t), len(x)); ok {
+		return sum, count
+	}
 	var sums sums32
-	n, done := absSumAboveFast(&sums[0], unsafe.SliceData(x), magnitude(t), len(x))
-	n += absSumAbovePlain(&sums, x[done:], magnitude(t))
-	return sums.fold(), n
+	count = absSumAbovePlain(&sums, x, magnitude(t))
+	return sums.fold(), count
 }
 
 func absSumAbovePlain(sums *sums32, x []float32, t uint32) int {

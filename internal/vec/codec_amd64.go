@@ -91,16 +91,14 @@ func maxAbsFast(x *float32, n int) (top uint32, done int) {
 	}
 }
 
-func absSumFast(sums, x *float32, n int) int {
+func absSumFast(x *float32, n int) (sum float32, ok bool) {
 	switch active {
 	case avx512:
-		absSumAVX512(sums, x, n)
-		return n &^ 31
+		return absSumAVX512(x, n), true
 	case avx2:
-		absSumAVX2(sums, x, n)
-		return n &^ 31
+		return absSumAVX2(x, n), true
 	default:
-		return 0
+		return 0, false
 	}
 }
 
@@ -128,14 +126,16 @@ func countAbsFast(x *float32, t uint32, n int) (count, done int) {
 	}
 }
 
-func absSumAboveFast(sums, x *float32, t uint32, n int) (count, done int) {
+func absSumAboveFast(x *float32, t uint32, n int) (sum float32, count int, ok bool) {
 	switch active {
 	case avx512:
-		return absSumAboveAVX512(sums, x, t, n), n &^ 31
+		sum, count = absSumAboveAVX512(x, t, n)
+		return sum, count, true
 	case avx2:
-		return absSumAboveAVX2(sums, x, t, n), n &^ 31
+		sum, count = absSumAboveAVX2(x, t, n)
+		return sum, count, true
 	default:
-		return 0, 0
+		return 0, 0, false
 	}
 }
 

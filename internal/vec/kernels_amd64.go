@@ -69,10 +69,10 @@ func addBF16AVX2(dst *float32, src *byte, n int)
 //go:noescape
 func maxAbsAVX2(x *float32, n int) uint32
 
-// absSumAVX2 takes the first n &^ 31 elements.
+// absSumAVX2 is the sum of magnitudes in the order of Dot.
 //
 //go:noescape
-func absSumAVX2(sums *float32, x *float32, n int)
+func absSumAVX2(x *float32, n int) float32
 
 // addAbsSumAVX2 takes the first n &^ 31 elements.
 //
@@ -84,10 +84,10 @@ func addAbsSumAVX2(sums *float32, dst *float32, src *float32, n int)
 //go:noescape
 func countAbsAVX2(x *float32, t uint32, n int) int
 
-// absSumAboveAVX2 sums and counts magnitudes of at least that; it takes the first n &^ 31 elements.
+// absSumAboveAVX2 sums magnitudes of at least that in the order of Dot, and counts them.
 //
 //go:noescape
-func absSumAboveAVX2(sums *float32, x *float32, t uint32, n int) int
+func absSumAboveAVX2(x *float32, t uint32, n int) (sum float32, count int)
 
 // selectAbsAVX2 collects indexes of elements of at least that magnitude, in whole turns, while there is room for two turns.
 //
@@ -279,10 +279,10 @@ func addBF16AVX512(dst *float32, src *byte, n int)
 //go:noescape
 func maxAbsAVX512(x *float32, n int) uint32
 
-// absSumAVX512 takes the first n &^ 31 elements.
+// absSumAVX512 is the sum of magnitudes in the order of Dot.
 //
 //go:noescape
-func absSumAVX512(sums *float32, x *float32, n int)
+func absSumAVX512(x *float32, n int) float32
 
 // addAbsSumAVX512 takes the first n &^ 31 elements.
 //
@@ -294,10 +294,10 @@ func addAbsSumAVX512(sums *float32, dst *float32, src *float32, n int)
 //go:noescape
 func countAbsAVX512(x *float32, t uint32, n int) int
 
-// absSumAboveAVX512 sums and counts magnitudes of at least that; it takes the first n &^ 31 elements.
+// absSumAboveAVX512 sums magnitudes of at least that in the order of Dot, and counts them.
 //
 //go:noescape
-func absSumAboveAVX512(sums *float32, x *float32, t uint32, n int) int
+func absSumAboveAVX512(x *float32, t uint32, n int) (sum float32, count int)
 
 // selectAbsAVX512 collects indexes of elements of at least that magnitude, in whole turns, while there is room for two turns.
 //

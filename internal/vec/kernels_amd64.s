@@ -740,41 +740,111 @@ tail:
 	VZEROUPPER
 	RET
 
-// func absSumAVX2(sums *float32, x *float32, n int)
-// Requires: AVX, AVX2
-TEXT ·absSumAVX2(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ         sums+0(FP), AX
-	MOVQ         x+8(FP), CX
-	MOVL         $0x7fffffff, DX
-	VMOVD        DX, X0
+// func absSumAVX2(x *float32, n int) float32
+// Requires: AVX, AVX2, SSE
+TEXT ·absSumAVX2(SB), NOSPLIT|NOFRAME, $0-20
+	MOVQ         x+0(FP), AX
+	MOVL         $0x7fffffff, CX
+	VMOVD        CX, X0
 	VPBROADCASTD X0, Y0
-	VMOVUPS      (AX), Y1
-	VMOVUPS      32(AX), Y2
-	VMOVUPS      64(AX), Y3
-	VMOVUPS      96(AX), Y4
-	MOVQ         n+16(FP), DX
-	XORQ         BX, BX
-	SUBQ         $0x00000020, DX
-	JL           over
+	VPXOR        Y1, Y1, Y1
+	VPXOR        Y2, Y2, Y2
+	VPXOR        Y3, Y3, Y3
+	VPXOR        Y4, Y4, Y4
+	MOVQ         n+8(FP), CX
+	XORQ         DX, DX
+	SUBQ         $0x00000020, CX
+	JL           rest
 
 loop:
-	VPAND  (CX)(BX*4), Y0, Y5
-	VADDPS Y5, Y1, Y1
-	VPAND  32(CX)(BX*4), Y0, Y5
-	VADDPS Y5, Y2, Y2
-	VPAND  64(CX)(BX*4), Y0, Y5
-	VADDPS Y5, Y3, Y3
-	VPAND  96(CX)(BX*4), Y0, Y5
-	VADDPS Y5, Y4, Y4
-	ADDQ   $0x00000020, BX
-	SUBQ   $0x00000020, DX
-	JGE    loop
+	VMOVUPS (AX)(DX*4), Y5
+	VPAND   Y0, Y5, Y5
+	VADDPS  Y5, Y1, Y1
+	VMOVUPS 32(AX)(DX*4), Y5
+	VPAND   Y0, Y5, Y5
+	VADDPS  Y5, Y2, Y2
+	VMOVUPS 64(AX)(DX*4), Y5
+	VPAND   Y0, Y5, Y5
+	VADDPS  Y5, Y3, Y3
+	VMOVUPS 96(AX)(DX*4), Y5
+	VPAND   Y0, Y5, Y5
+	VADDPS  Y5, Y4, Y4
+	ADDQ    $0x00000020, DX
+	SUBQ    $0x00000020, CX
+	JGE     loop
+
+rest:
+	ADDQ    $0x00000020, CX
+	JZ      over
+	LEAQ    tailMasks<>+0(SB), BX
+	CMPQ    CX, $0x08
+	JL      part0
+	VMOVUPS (AX)(DX*4), Y5
+	VPAND   Y0, Y5, Y5
+	VADDPS  Y5, Y1, Y1
+	SUBQ    $0x08, CX
+	CMPQ    CX, $0x08
+	JL      part1
+	VMOVUPS 32(AX)(DX*4), Y5
+	VPAND   Y0, Y5, Y5
+	VADDPS  Y5, Y2, Y2
+	SUBQ    $0x08, CX
+	CMPQ    CX, $0x08
+	JL      part2
+	VMOVUPS 64(AX)(DX*4), Y5
+	VPAND   Y0, Y5, Y5
+	VADDPS  Y5, Y3, Y3
+	SUBQ    $0x08, CX
+	CMPQ    CX, $0x08
+	JL      part3
+	VMOVUPS 96(AX)(DX*4), Y5
+	VPAND   Y0, Y5, Y5
+	VADDPS  Y5, Y4, Y4
+	SUBQ    $0x08, CX
+	JMP     over
+
+part0:
+	NEGQ       CX
+	VMOVDQU    32(BX)(CX*4), Y5
+	VMASKMOVPS (AX)(DX*4), Y5, Y5
+	VPAND      Y0, Y5, Y5
+	VADDPS     Y5, Y1, Y1
+	JMP        over
+
+part1:
+	NEGQ       CX
+	VMOVDQU    32(BX)(CX*4), Y5
+	VMASKMOVPS 32(AX)(DX*4), Y5, Y5
+	VPAND      Y0, Y5, Y5
+	VADDPS     Y5, Y2, Y2
+	JMP        over
+
+part2:
+	NEGQ       CX
+	VMOVDQU    32(BX)(CX*4), Y5
+	VMASKMOVPS 64(AX)(DX*4), Y5, Y5
+	VPAND      Y0, Y5, Y5
+	VADDPS     Y5, Y3, Y3
+	JMP        over
+
+part3:
+	NEGQ       CX
+	VMOVDQU    32(BX)(CX*4), Y5
+	VMASKMOVPS 96(AX)(DX*4), Y5, Y5
+	VPAND      Y0, Y5, Y5
+	VADDPS     Y5, Y4, Y4
 
 over:
-	VMOVUPS Y1, (AX)
-	VMOVUPS Y2, 32(AX)
-	VMOVUPS Y3, 64(AX)
-	VMOVUPS Y4, 96(AX)
+	VADDPS       Y3, Y1, Y1
+	VADDPS       Y4, Y2, Y2
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0x0e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	MOVSS        X0, ret+16(FP)
 	VZEROUPPER
 	RET
 
@@ -794,7 +864,7 @@ TEXT ·addAbsSumAVX2(SB), NOSPLIT|NOFRAME, $0-32
 	MOVQ         n+24(FP), BX
 	XORQ         SI, SI
 	SUBQ         $0x00000020, BX
-	JL           over
+	JL           rest
 
 loop:
 	VMOVUPS (CX)(SI*4), Y5
@@ -821,7 +891,7 @@ loop:
 	SUBQ    $0x00000020, BX
 	JGE     loop
 
-over:
+rest:
 	VMOVUPS Y1, (AX)
 	VMOVUPS Y2, 32(AX)
 	VMOVUPS Y3, 64(AX)
@@ -893,61 +963,149 @@ tail:
 	VZEROUPPER
 	RET
 
-// func absSumAboveAVX2(sums *float32, x *float32, t uint32, n int) int
-// Requires: AVX, AVX2
+// func absSumAboveAVX2(x *float32, t uint32, n int) (sum float32, count int)
+// Requires: AVX, AVX2, SSE
 TEXT ·absSumAboveAVX2(SB), NOSPLIT|NOFRAME, $0-40
-	MOVQ         sums+0(FP), AX
-	MOVQ         x+8(FP), CX
-	MOVL         $0x7fffffff, DX
-	VMOVD        DX, X0
+	MOVQ         x+0(FP), AX
+	MOVL         $0x7fffffff, CX
+	VMOVD        CX, X0
 	VPBROADCASTD X0, Y0
-	MOVL         t+16(FP), DX
-	DECL         DX
-	VMOVD        DX, X1
+	MOVL         t+8(FP), CX
+	DECL         CX
+	VMOVD        CX, X1
 	VPBROADCASTD X1, Y1
-	VMOVUPS      (AX), Y2
-	VMOVUPS      32(AX), Y3
-	VMOVUPS      64(AX), Y4
-	VMOVUPS      96(AX), Y5
+	VPXOR        Y2, Y2, Y2
+	VPXOR        Y3, Y3, Y3
+	VPXOR        Y4, Y4, Y4
+	VPXOR        Y5, Y5, Y5
 	VPXOR        Y6, Y6, Y6
 	VPXOR        Y7, Y7, Y7
 	VPXOR        Y8, Y8, Y8
 	VPXOR        Y9, Y9, Y9
-	MOVQ         n+24(FP), DX
-	XORQ         BX, BX
-	SUBQ         $0x00000020, DX
-	JL           over
+	MOVQ         n+16(FP), CX
+	XORQ         DX, DX
+	SUBQ         $0x00000020, CX
+	JL           rest
 
 loop:
-	VPAND    (CX)(BX*4), Y0, Y10
+	VMOVUPS  (AX)(DX*4), Y10
+	VPAND    Y0, Y10, Y10
 	VPCMPGTD Y1, Y10, Y11
 	VPSUBD   Y11, Y6, Y6
 	VPAND    Y11, Y10, Y10
 	VADDPS   Y10, Y2, Y2
-	VPAND    32(CX)(BX*4), Y0, Y10
+	VMOVUPS  32(AX)(DX*4), Y10
+	VPAND    Y0, Y10, Y10
 	VPCMPGTD Y1, Y10, Y11
 	VPSUBD   Y11, Y7, Y7
 	VPAND    Y11, Y10, Y10
 	VADDPS   Y10, Y3, Y3
-	VPAND    64(CX)(BX*4), Y0, Y10
+	VMOVUPS  64(AX)(DX*4), Y10
+	VPAND    Y0, Y10, Y10
 	VPCMPGTD Y1, Y10, Y11
 	VPSUBD   Y11, Y8, Y8
 	VPAND    Y11, Y10, Y10
 	VADDPS   Y10, Y4, Y4
-	VPAND    96(CX)(BX*4), Y0, Y10
+	VMOVUPS  96(AX)(DX*4), Y10
+	VPAND    Y0, Y10, Y10
 	VPCMPGTD Y1, Y10, Y11
 	VPSUBD   Y11, Y9, Y9
 	VPAND    Y11, Y10, Y10
 	VADDPS   Y10, Y5, Y5
-	ADDQ     $0x00000020, BX
-	SUBQ     $0x00000020, DX
+	ADDQ     $0x00000020, DX
+	SUBQ     $0x00000020, CX
 	JGE      loop
 
+rest:
+	ADDQ     $0x00000020, CX
+	JZ       over
+	LEAQ     tailMasks<>+0(SB), BX
+	CMPQ     CX, $0x08
+	JL       part0
+	VMOVUPS  (AX)(DX*4), Y10
+	VPAND    Y0, Y10, Y10
+	VPCMPGTD Y1, Y10, Y11
+	VPSUBD   Y11, Y6, Y6
+	VPAND    Y11, Y10, Y10
+	VADDPS   Y10, Y2, Y2
+	SUBQ     $0x08, CX
+	CMPQ     CX, $0x08
+	JL       part1
+	VMOVUPS  32(AX)(DX*4), Y10
+	VPAND    Y0, Y10, Y10
+	VPCMPGTD Y1, Y10, Y11
+	VPSUBD   Y11, Y7, Y7
+	VPAND    Y11, Y10, Y10
+	VADDPS   Y10, Y3, Y3
+	SUBQ     $0x08, CX
+	CMPQ     CX, $0x08
+	JL       part2
+	VMOVUPS  64(AX)(DX*4), Y10
+	VPAND    Y0, Y10, Y10
+	VPCMPGTD Y1, Y10, Y11
+	VPSUBD   Y11, Y8, Y8
+	VPAND    Y11, Y10, Y10
+	VADDPS   Y10, Y4, Y4
+	SUBQ     $0x08, CX
+	CMPQ     CX, $0x08
+	JL       part3
+	VMOVUPS  96(AX)(DX*4), Y10
+	VPAND    Y0, Y10, Y10
+	VPCMPGTD Y1, Y10, Y0
+	VPSUBD   Y0, Y9, Y9
+	VPAND    Y0, Y10, Y10
+	VADDPS   Y10, Y5, Y5
+	SUBQ     $0x08, CX
+	JMP      over
+
+part0:
+	NEGQ       CX
+	VMOVDQU    32(BX)(CX*4), Y11
+	VMASKMOVPS (AX)(DX*4), Y11, Y10
+	VPAND      Y0, Y10, Y10
+	VPCMPGTD   Y1, Y10, Y0
+	VPAND      Y11, Y0, Y0
+	VPSUBD     Y0, Y6, Y6
+	VPAND      Y0, Y10, Y10
+	VADDPS     Y10, Y2, Y2
+	JMP        over
+
+part1:
+	NEGQ       CX
+	VMOVDQU    32(BX)(CX*4), Y11
+	VMASKMOVPS 32(AX)(DX*4), Y11, Y10
+	VPAND      Y0, Y10, Y10
+	VPCMPGTD   Y1, Y10, Y0
+	VPAND      Y11, Y0, Y0
+	VPSUBD     Y0, Y7, Y7
+	VPAND      Y0, Y10, Y10
+	VADDPS     Y10, Y3, Y3
+	JMP        over
+
+part2:
+	NEGQ       CX
+	VMOVDQU    32(BX)(CX*4), Y11
+	VMASKMOVPS 64(AX)(DX*4), Y11, Y10
+	VPAND      Y0, Y10, Y10
+	VPCMPGTD   Y1, Y10, Y0
+	VPAND      Y11, Y0, Y0
+	VPSUBD     Y0, Y8, Y8
+	VPAND      Y0, Y10, Y10
+	VADDPS     Y10, Y4, Y4
+	JMP        over
+
+part3:
+	NEGQ       CX
+	VMOVDQU    32(BX)(CX*4), Y11
+	VMASKMOVPS 96(AX)(DX*4), Y11, Y10
+	VPAND      Y0, Y10, Y10
+	VPCMPGTD   Y1, Y10, Y0
+	VPAND      Y11, Y0, Y0
+	VPSUBD     Y0, Y9, Y9
+	VPAND      Y0, Y10, Y10
+	VADDPS     Y10, Y5, Y5
+
 over:
-	VMOVUPS      Y2, (AX)
-	VMOVUPS      Y3, 32(AX)
-	VMOVUPS      Y4, 64(AX)
-	VMOVUPS      Y5, 96(AX)
 	VPADDD       Y7, Y6, Y6
 	VPADDD       Y8, Y6, Y6
 	VPADDD       Y9, Y6, Y6
@@ -958,7 +1116,17 @@ over:
 	VPSHUFD      $0x01, X0, X1
 	VPADDD       X1, X0, X0
 	VMOVD        X0, AX
-	MOVQ         AX, ret+32(FP)
+	MOVQ         AX, count+32(FP)
+	VADDPS       Y4, Y2, Y2
+	VADDPS       Y5, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X0, X2, X0
+	VPERMILPS    $0x0e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	MOVSS        X0, sum+24(FP)
 	VZEROUPPER
 	RET
 
@@ -3595,32 +3763,57 @@ done:
 	VZEROUPPER
 	RET
 
-// func absSumAVX512(sums *float32, x *float32, n int)
-// Requires: AVX, AVX512F
-TEXT ·absSumAVX512(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ         sums+0(FP), AX
-	MOVQ         x+8(FP), CX
-	MOVL         $0x7fffffff, DX
-	VPBROADCASTD DX, Z0
-	VMOVUPS      (AX), Z1
-	VMOVUPS      64(AX), Z2
-	MOVQ         n+16(FP), DX
-	XORQ         BX, BX
-	SUBQ         $0x00000020, DX
-	JL           over
+// func absSumAVX512(x *float32, n int) float32
+// Requires: AVX, AVX512F, BMI2, SSE
+TEXT ·absSumAVX512(SB), NOSPLIT|NOFRAME, $0-20
+	MOVQ         x+0(FP), AX
+	MOVL         $0x7fffffff, CX
+	VPBROADCASTD CX, Z0
+	VPXORQ       Z1, Z1, Z1
+	VPXORQ       Z2, Z2, Z2
+	MOVQ         n+8(FP), CX
+	XORQ         DX, DX
+	SUBQ         $0x00000020, CX
+	JL           rest
 
 loop:
-	VPANDD (CX)(BX*4), Z0, Z3
-	VADDPS Z3, Z1, Z1
-	VPANDD 64(CX)(BX*4), Z0, Z3
-	VADDPS Z3, Z2, Z2
-	ADDQ   $0x00000020, BX
-	SUBQ   $0x00000020, DX
-	JGE    loop
+	VMOVUPS (AX)(DX*4), Z3
+	VPANDD  Z0, Z3, Z3
+	VADDPS  Z3, Z1, Z1
+	VMOVUPS 64(AX)(DX*4), Z3
+	VPANDD  Z0, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	ADDQ    $0x00000020, DX
+	SUBQ    $0x00000020, CX
+	JGE     loop
+
+rest:
+	ADDQ      $0x00000020, CX
+	JZ        over
+	MOVL      $-1, BX
+	BZHIL     CX, BX, BX
+	KMOVW     BX, K1
+	VMOVUPS.Z (AX)(DX*4), K1, Z3
+	VPANDD    Z0, Z3, Z3
+	VADDPS    Z3, Z1, Z1
+	SHRL      $0x10, BX
+	KMOVW     BX, K1
+	VMOVUPS.Z 64(AX)(DX*4), K1, Z3
+	VPANDD    Z0, Z3, Z3
+	VADDPS    Z3, Z2, Z2
+	SHRL      $0x10, BX
 
 over:
-	VMOVUPS Z1, (AX)
-	VMOVUPS Z2, 64(AX)
+	VADDPS        Z2, Z1, Z1
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF128  $0x01, Y1, X0
+	VADDPS        X0, X1, X0
+	VPERMILPS     $0x0e, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VADDSS        X1, X0, X0
+	MOVSS         X0, ret+16(FP)
 	VZEROUPPER
 	RET
 
@@ -3637,7 +3830,7 @@ TEXT ·addAbsSumAVX512(SB), NOSPLIT|NOFRAME, $0-32
 	MOVQ         n+24(FP), BX
 	XORQ         SI, SI
 	SUBQ         $0x00000020, BX
-	JL           over
+	JL           rest
 
 loop:
 	VMOVUPS (CX)(SI*4), Z3
@@ -3654,7 +3847,7 @@ loop:
 	SUBQ    $0x00000020, BX
 	JGE     loop
 
-over:
+rest:
 	VMOVUPS Z1, (AX)
 	VMOVUPS Z2, 64(AX)
 	VZEROUPPER
@@ -3725,42 +3918,63 @@ tail:
 	VZEROUPPER
 	RET
 
-// func absSumAboveAVX512(sums *float32, x *float32, t uint32, n int) int
-// Requires: AVX, AVX2, AVX512F
+// func absSumAboveAVX512(x *float32, t uint32, n int) (sum float32, count int)
+// Requires: AVX, AVX2, AVX512F, BMI2, SSE
 TEXT ·absSumAboveAVX512(SB), NOSPLIT|NOFRAME, $0-40
-	MOVQ         sums+0(FP), AX
-	MOVQ         x+8(FP), CX
-	MOVL         $0x7fffffff, DX
-	VPBROADCASTD DX, Z0
-	MOVL         t+16(FP), DX
-	VPBROADCASTD DX, Z1
-	VMOVUPS      (AX), Z2
-	VMOVUPS      64(AX), Z3
+	MOVQ         x+0(FP), AX
+	MOVL         $0x7fffffff, CX
+	VPBROADCASTD CX, Z0
+	MOVL         t+8(FP), CX
+	VPBROADCASTD CX, Z1
+	VPXORQ       Z2, Z2, Z2
+	VPXORQ       Z3, Z3, Z3
 	VPXORQ       Z4, Z4, Z4
 	VPXORQ       Z5, Z5, Z5
-	MOVL         $0x00000001, DX
-	VPBROADCASTD DX, Z6
-	MOVQ         n+24(FP), DX
-	XORQ         BX, BX
-	SUBQ         $0x00000020, DX
-	JL           over
+	MOVL         $0x00000001, CX
+	VPBROADCASTD CX, Z6
+	MOVQ         n+16(FP), CX
+	XORQ         DX, DX
+	SUBQ         $0x00000020, CX
+	JL           rest
 
 loop:
-	VPANDD (CX)(BX*4), Z0, Z7
-	VPCMPD $0x05, Z1, Z7, K1
-	VPADDD Z6, Z4, K1, Z4
-	VADDPS Z7, Z2, K1, Z2
-	VPANDD 64(CX)(BX*4), Z0, Z7
-	VPCMPD $0x05, Z1, Z7, K1
-	VPADDD Z6, Z5, K1, Z5
-	VADDPS Z7, Z3, K1, Z3
-	ADDQ   $0x00000020, BX
-	SUBQ   $0x00000020, DX
-	JGE    loop
+	VMOVUPS (AX)(DX*4), Z7
+	VPANDD  Z0, Z7, Z7
+	VPCMPD  $0x05, Z1, Z7, K1
+	VPADDD  Z6, Z4, K1, Z4
+	VADDPS  Z7, Z2, K1, Z2
+	VMOVUPS 64(AX)(DX*4), Z7
+	VPANDD  Z0, Z7, Z7
+	VPCMPD  $0x05, Z1, Z7, K1
+	VPADDD  Z6, Z5, K1, Z5
+	VADDPS  Z7, Z3, K1, Z3
+	ADDQ    $0x00000020, DX
+	SUBQ    $0x00000020, CX
+	JGE     loop
+
+rest:
+	ADDQ      $0x00000020, CX
+	JZ        over
+	MOVL      $-1, BX
+	BZHIL     CX, BX, BX
+	KMOVW     BX, K1
+	VMOVUPS.Z (AX)(DX*4), K1, Z7
+	VPANDD    Z0, Z7, Z7
+	VPCMPD    $0x05, Z1, Z7, K2
+	KANDW     K1, K2, K2
+	VPADDD    Z6, Z4, K2, Z4
+	VADDPS    Z7, Z2, K2, Z2
+	SHRL      $0x10, BX
+	KMOVW     BX, K1
+	VMOVUPS.Z 64(AX)(DX*4), K1, Z7
+	VPANDD    Z0, Z7, Z7
+	VPCMPD    $0x05, Z1, Z7, K2
+	KANDW     K1, K2, K2
+	VPADDD    Z6, Z5, K2, Z5
+	VADDPS    Z7, Z3, K2, Z3
+	SHRL      $0x10, BX
 
 over:
-	VMOVUPS       Z2, (AX)
-	VMOVUPS       Z3, 64(AX)
 	VPADDD        Z5, Z4, Z4
 	VEXTRACTI64X4 $0x01, Z4, Y0
 	VPADDD        Y0, Y4, Y0
@@ -3771,7 +3985,17 @@ over:
 	VPSHUFD       $0x01, X1, X0
 	VPADDD        X0, X1, X1
 	VMOVD         X1, AX
-	MOVQ          AX, ret+32(FP)
+	MOVQ          AX, count+32(FP)
+	VADDPS        Z3, Z2, Z2
+	VEXTRACTF64X4 $0x01, Z2, Y0
+	VADDPS        Y0, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X0
+	VADDPS        X0, X2, X0
+	VPERMILPS     $0x0e, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VADDSS        X1, X0, X0
+	MOVSS         X0, sum+24(FP)
 	VZEROUPPER
 	RET
 

@@ -47,29 +47,27 @@ func maxAbs(s isa) {
 }
 
 func absSum(s isa) {
-	s.text("absSum", "func(sums, x *float32, n int)", "takes the first n &^ 31 elements.")
-	sums, x := Load(Param("sums"), GP64()), Load(Param("x"), GP64())
-	abs, accs := s.word(absBits), s.loadSums(sums)
-	s.each32(Load(Param("n"), GP64()).(reg.GPVirtual), func(at spot, part int) {
-		v := s.vector()
-		s.and(at.at(x, 4), abs, v)
+	s.text("absSum", "func(x *float32, n int) float32", "is the sum of magnitudes in the order of Dot.")
+	x := Load(Param("x"), GP64())
+	abs, accs := s.word(absBits), s.zeros(128/s.bytes())
+	s.each32(x, Load(Param("n"), GP64()).(reg.GPVirtual), func(part int, v reg.VecVirtual, _ reg.Register) {
+		s.and(abs, v, v)
 		VADDPS(v, accs[part], accs[part])
 	})
-	s.storeSums(sums, accs)
-	end()
+	s.fold(accs)
 }
 
 func addAbsSum(s isa) {
 	s.text("addAbsSum", "func(sums, dst, src *float32, n int)", "takes the first n &^ 31 elements.")
 	sums, dst, src := Load(Param("sums"), GP64()), Load(Param("dst"), GP64()), Load(Param("src"), GP64())
 	abs, accs := s.word(absBits), s.loadSums(sums)
-	s.each32(Load(Param("n"), GP64()).(reg.GPVirtual), func(at spot, part int) {
+	s.whole32(Load(Param("n"), GP64()).(reg.GPVirtual), func(at spot, part int) {
 		v := at.load(dst)
 		VADDPS(at.at(src, 4), v, v)
 		at.store(v, dst)
 		s.and(abs, v, v)
 		VADDPS(v, accs[part], accs[part])
-	})
+	}, nil)
 	s.storeSums(sums, accs)
 	end()
 }
@@ -121,18 +119,22 @@ func (s isa) last() string {
 }
 
 func absSumAbove(s isa) {
-	s.text("absSumAbove", "func(sums, x *float32, t uint32, n int) int", "sums and counts magnitudes of at least that; it takes the first n &^ 31 elements.")
-	sums, x := Load(Param("sums"), GP64()), Load(Param("x"), GP64())
-	abs, least, accs := s.word(absBits), s.least("t"), s.loadSums(sums)
+	s.text("absSumAbove", "func(x *float32, t uint32, n int) (sum float32, count int)", "sums magnitudes of at least that in the order of Dot, and counts them.")
+	x := Load(Param("x"), GP64())
+	abs, least, accs := s.word(absBits), s.least("t"), s.zeros(128/s.bytes())
 	counts := s.zeros(len(accs))
 	var one reg.VecVirtual
 	if s.wide {
 		one = s.word(1)
 	}
-	s.each32(Load(Param("n"), GP64()).(reg.GPVirtual), func(at spot, part int) {
-		v := s.vector()
-		s.and(at.at(x, 4), abs, v)
+	s.each32(x, Load(Param("n"), GP64()).(reg.GPVirtual), func(part int, v reg.VecVirtual, mask reg.Register) {
+		s.and(abs, v, v)
 		k, marks := s.atLeast(v, least)
+		if mask != nil && s.wide {
+			KANDW(mask, k, k)
+		} else if mask != nil {
+			VPAND(mask, marks, marks)
+		}
 		s.count(k, marks, one, counts[part])
 		if s.wide {
 			VADDPS(v, accs[part], k, accs[part])
@@ -141,9 +143,8 @@ func absSumAbove(s isa) {
 		VPAND(marks, v, v)
 		VADDPS(v, accs[part], accs[part])
 	})
-	s.storeSums(sums, accs)
-	s.returnCount(counts, 0)
-	end()
+	s.returnCount(counts, 1)
+	s.fold(accs)
 }
 
 // selectAbs looks at whole turns of four vectors while there is room for the indexes of two of them.

@@ -71,13 +71,24 @@ func (s isa) each(tag string, n reg.GPVirtual, rest bool, body func(spot)) {
 	}
 }
 
-// each32 runs body over the first n &^ 31 elements; parts number the vectors of 32 elements.
-func (s isa) each32(n reg.GPVirtual, body func(at spot, part int)) {
+// each32 runs body over all elements; parts number the vectors of 32 elements. In the last ones x has zeros where mask, of ones or a predicate, has none; it is nil otherwise.
+func (s isa) each32(p reg.Register, n reg.GPVirtual, body func(part int, x reg.VecVirtual, mask reg.Register)) {
+	s.whole32(n, func(at spot, part int) { body(part, at.load(p), nil) }, func(index reg.GPVirtual) {
+		if s.wide {
+			s.rest32Masked(p, index, n, body)
+		} else {
+			s.rest32(p, index, n, body)
+		}
+	})
+}
+
+// whole32 runs body over the first n &^ 31 elements, and rest with what is left in n, if there is some.
+func (s isa) whole32(n reg.GPVirtual, body func(at spot, part int), rest func(index reg.GPVirtual)) {
 	lanes := s.bytes() / 4
 	index := GP64()
 	XORQ(index, index)
 	SUBQ(U32(32), n)
-	JL(LabelRef("over"))
+	JL(LabelRef("rest"))
 	Label("loop")
 	for part := range 32 / lanes {
 		body(spot{isa: s, index: index, first: part * lanes}, part)
@@ -85,7 +96,52 @@ func (s isa) each32(n reg.GPVirtual, body func(at spot, part int)) {
 	ADDQ(U32(32), index)
 	SUBQ(U32(32), n)
 	JGE(LabelRef("loop"))
-	Label("over")
+	Label("rest")
+	if rest != nil {
+		ADDQ(U32(32), n)
+		JZ(LabelRef("over"))
+		rest(index)
+		Label("over")
+	}
+}
+
+func (s isa) rest32Masked(p reg.Register, index, n reg.GPVirtual, body func(int, reg.VecVirtual, reg.Register)) {
+	bits := GP32()
+	MOVL(I32(-1), bits)
+	BZHIL(n.As32(), bits, bits)
+	for part := range 2 {
+		mask, x := K(), s.vector()
+		KMOVW(bits, mask)
+		VMOVUPS_Z(Mem{Base: p, Index: index, Scale: 4, Disp: part * s.bytes()}, mask, x)
+		body(part, x, mask)
+		SHRL(Imm(16), bits)
+	}
+}
+
+// rest32 takes whole vectors, then a part of one.
+func (s isa) rest32(p reg.Register, index, n reg.GPVirtual, body func(int, reg.VecVirtual, reg.Register)) {
+	table := GP64()
+	LEAQ(NewDataAddr(NewStaticSymbol("tailMasks"), 0), table)
+	part := []string{"part0", "part1", "part2", "part3"}
+	at := func(i int) Mem { return Mem{Base: p, Index: index, Scale: 4, Disp: i * 32} }
+	for i := range 4 {
+		CMPQ(n, Imm(8))
+		JL(LabelRef(part[i]))
+		x := s.vector()
+		VMOVUPS(at(i), x)
+		body(i, x, nil)
+		SUBQ(Imm(8), n)
+	}
+	JMP(LabelRef("over"))
+	for i := range 4 {
+		Label(part[i])
+		NEGQ(n)
+		x, mask := s.vector(), s.vector()
+		VMOVDQU(Mem{Base: table, Index: n, Scale: 4, Disp: 32}, mask)
+		VMASKMOVPS(at(i), mask, x)
+		body(i, x, mask)
+		JMP(LabelRef("over"))
+	}
 }
 
 // loadSums reads 32 partial sums, which stay in registers until storeSums.
