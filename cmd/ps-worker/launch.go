@@ -238,7 +238,7 @@ func (l *launcher) run(ctx context.Context) error {
 	killing := make(chan struct{})
 	kctx, stopKilling := context.WithCancel(ctx)
 	go func() { defer close(killing); k.run(kctx) }()
-	err = l.procs.waitFor(ctx, names)
+	err = l.procs.waitFor(ctx, names, len(l.addrs) == 0)
 	stopKilling()
 	<-killing
 	var exit *exec.ExitError

@@ -45,10 +45,11 @@ type processes struct {
 
 type child struct {
 	process
-	cmd    *exec.Cmd
-	killed bool          // by us, to be started again
-	ended  chan struct{} // closed when it has ended for good
-	err    error
+	cmd      *exec.Cmd
+	killed   bool // by us, to be started again
+	restarts int
+	ended    chan struct{} // closed when it has ended for good
+	err      error
 }
 
 func newProcesses(stdout, stderr io.Writer, log *slog.Logger) *processes {
@@ -107,6 +108,7 @@ func (all *processes) reap(c *child, cmd *exec.Cmd) {
 	defer all.mu.Unlock()
 	if c.killed && !all.stopping {
 		all.log.Info("killed, starting again", "process", c.name)
+		c.restarts++
 		if err = all.spawn(c); err == nil {
 			return
 		}
@@ -136,34 +138,60 @@ func (all *processes) kill(name string) bool {
 	return syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) == nil
 }
 
-// waitFor returns when all of these have ended well, or one has not.
-func (all *processes) waitFor(ctx context.Context, names []string) error {
-	failed := make(chan error, len(names))
-	var wg sync.WaitGroup
+// waitFor returns when all of these have ended well, or one has not. With spare, one that was killed and started again is not waited for for long when
+// another has ended well, nor missed: the job was over before it came.
+func (all *processes) waitFor(ctx context.Context, names []string, spare bool) error {
+	ended := make(chan *child, len(names))
 	for _, n := range names {
 		c := all.child(n)
-		wg.Go(func() {
-			select {
-			case <-c.ended:
-				if c.err != nil {
-					failed <- fmt.Errorf("%s ended: %w", c.name, c.err)
-				}
-			case <-ctx.Done():
-				failed <- context.Cause(ctx)
-			}
-		})
+		go func() {
+			<-c.ended // at the latest when launch ends
+			ended <- c
+		}()
 	}
-	ended := make(chan struct{})
-	go func() { wg.Wait(); close(ended) }()
-	select {
-	case err := <-failed:
-		return err
-	case <-ended:
+	var late error
+	well, impatient := 0, make(<-chan time.Time)
+	for left := len(names); left > 0; {
 		select {
-		case err := <-failed:
-			return err
-		default:
-			return nil
+		case c := <-ended:
+			left--
+			switch {
+			case c.err == nil:
+				if well++; spare && well == 1 {
+					impatient = time.After(lateness)
+				}
+			case spare && all.again(c):
+				late = fmt.Errorf("%s ended: %w", c.name, c.err)
+			default:
+				return fmt.Errorf("%s ended: %w", c.name, c.err)
+			}
+		case <-impatient:
+			all.endLate(names)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	if well > 0 {
+		return nil
+	}
+	return late
+}
+
+// lateness is how long a process that was started again is waited for when another has ended.
+const lateness = 10 * time.Second
+
+// again says whether a child was killed and started again.
+func (all *processes) again(c *child) bool {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return c.restarts > 0
+}
+
+// endLate ends those that were started again and have not ended.
+func (all *processes) endLate(names []string) {
+	for _, n := range names {
+		if c := all.child(n); all.again(c) {
+			_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGTERM) // it may have ended already
 		}
 	}
 }

@@ -67,16 +67,18 @@ func merged(reports []report) (report, error) {
 	return r, nil
 }
 
-// readReports reads those of all workers; none where the program leaves none.
+// readReports reads those that workers have left; none where the program leaves none.
 func (l *launcher) readReports() ([]report, error) {
-	reports := make([]report, l.c.Int("workers"))
-	for i := range reports {
-		var err error
-		if reports[i], err = l.readReport(i); errors.Is(err, os.ErrNotExist) && i == 0 {
-			return nil, nil
-		} else if err != nil {
+	var reports []report
+	for i := range l.c.Int("workers") {
+		r, err := l.readReport(i)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
 			return nil, err
 		}
+		reports = append(reports, r)
 	}
 	return reports, nil
 }

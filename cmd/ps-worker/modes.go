@@ -73,7 +73,7 @@ func (j *job) mode() (err error) {
 	return j.meet(c.Context)
 }
 
-// meet is where workers meet: what RANK_TABLE_FILE says, or MASTER_ADDR and MASTER_PORT.
+// meet is where workers meet: what RANK_TABLE_FILE says, or MASTER_ADDR and MASTER_PORT, or for hybrid else what the servers say.
 func (j *job) meet(ctx context.Context) (err error) {
 	cfg := &j.cfg
 	if os.Getenv("RANK_TABLE_FILE") != "" && !j.c.IsSet("rank") && !j.c.IsSet("world") {
@@ -85,6 +85,9 @@ func (j *job) meet(ctx context.Context) (err error) {
 	}
 	if cfg.World < 2 {
 		return nil
+	}
+	if os.Getenv("MASTER_ADDR") == "" && cfg.Mode == worker.Hybrid {
+		return nil // the servers tell
 	}
 	numbers := map[string]int{"RANK": cfg.Rank, "WORLD_SIZE": cfg.World}
 	cfg.Meet, err = world.Env(func(name string) (string, bool) {
