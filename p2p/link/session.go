@@ -22,6 +22,7 @@ const partingTime = 100 * time.Millisecond
 type session struct {
 	options
 	conn net.Conn
+	in   *eager // of conn
 	rank int    // in the bulk Comm
 	peer Hello  // who is on the other side
 	addr string // of the peer, for logs
@@ -43,7 +44,7 @@ type session struct {
 
 func newSession(opt options, conn net.Conn, rank int, peer Hello, addr string) (*session, error) {
 	s := &session{
-		options: opt, conn: conn, rank: rank, peer: peer, addr: addr,
+		options: opt, conn: conn, in: newEager(conn), rank: rank, peer: peer, addr: addr,
 		out: newOutbox(), done: make(chan struct{}),
 	}
 	var err error
@@ -106,7 +107,7 @@ func lost(err error) error {
 }
 
 func (s *session) read(ctx context.Context) {
-	fr := newFrameReader(s.conn)
+	fr := newFrameReader(s.in)
 	for {
 		err := s.conn.SetReadDeadline(time.Now().Add(s.suspect))
 		var f frame
@@ -173,6 +174,7 @@ func (s *session) write() {
 		}
 		if err == nil {
 			_, err = s.conn.Write(s.out.take())
+			s.in.touch()
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			err = fmt.Errorf("%w: took nothing for %v", ErrPeer, s.suspect)
