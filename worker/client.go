@@ -44,7 +44,7 @@ type Config struct {
 	Seed        uint64                // of initial parameters and of the order of rows
 	Data        string                // what the batches are cut from, in words: a job is resumed on the same data only
 	Mode        Mode                  // where parameters are; PS
-	Meet        world.Config          // of AllReduce and Hybrid: where workers meet; ranks, Network, Pair, Job, Info and Logger are filled in
+	Meet        world.Config          // of AllReduce and Hybrid: where workers meet, in Hybrid by the servers if Master is empty; ranks, Network, Pair, Job, Info and Logger are filled in
 	RankOrder   bool                  // of AllReduce and Hybrid: sums of dense gradients have the bits that servers would give them
 	Algorithms  collective.Algorithms // of the collectives; see collective.ParseAlgorithms
 	MaxRebuilds int                   // of AllReduce: how often workers go on without one that is lost, and 0 is DefaultMaxRebuilds; or NoRebuilds
@@ -204,7 +204,11 @@ func (c *Client) open(ctx, run context.Context, bulk *backend.Bulk) error {
 		c.local.adopt = c.adopt
 		if c.cfg.World > 1 {
 			var err error
-			if c.local.peers, err = openPeers(ctx, c.cfg, bulk.Pair, func(part func(context.Context) error) { c.run(run, part) }); err != nil {
+			var meeting *cluster
+			if c.servers != nil {
+				meeting = c.servers.cluster
+			}
+			if c.local.peers, err = openPeers(ctx, c.cfg, meeting, bulk.Pair, func(part func(context.Context) error) { c.run(run, part) }); err != nil {
 				return err
 			}
 		}

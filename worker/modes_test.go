@@ -21,6 +21,7 @@ type crew struct {
 	// train is what each rank does; the digest of what is there then is compared with the others'. A rank that returns errDied begins again.
 	train func(ctx context.Context, c *worker.Client) error
 	apart bool // no digests
+	noted bool // the workers meet by a note at the servers
 }
 
 // run runs all ranks to their end, and returns the digest of the parameters, which all must agree on.
@@ -36,6 +37,9 @@ func (w crew) run(t *testing.T) string {
 			cfg.Meet.Master = "rank0:1"
 			if rank > 0 {
 				cfg.Meet.Listen = fmt.Sprintf("rank%d:0", rank)
+			}
+			if w.noted {
+				cfg.Meet.Master, cfg.Meet.Listen = "", fmt.Sprintf("rank%d:0", rank)
 			}
 			if w.servers != nil {
 				cfg.Servers, cfg.Cluster, cfg.Network = w.servers.Addrs(), w.servers.Cluster(), w.servers.Network()
@@ -89,6 +93,15 @@ func fitted(o model.Options, src stream, opt worker.TrainOptions) func(ctx conte
 		_, err = c.Train(ctx, m, &own, opt)
 		return err
 	}
+}
+
+// Workers that know the servers alone find each other by them.
+func TestWorkersMeetAtTheServers(t *testing.T) {
+	t.Parallel()
+	l := scratch(t)
+	cfg := worker.Config{Job: "noted", World: 3, Seed: 5, Mode: worker.Hybrid}
+	w := crew{cfg: cfg, servers: l, noted: true, train: fitted(model.Options{Model: model.NameLR, Optimizer: worker.Optimizer{Name: "adagrad"}}, stream{rows: 200, batch: 64}, worker.TrainOptions{Epochs: 1})}
+	w.run(t)
 }
 
 // TestModesGiveTheSameBits trains with servers and without.

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,11 +28,15 @@ type peers struct {
 	body          []byte
 }
 
-// openPeers meets the other workers.
-func openPeers(ctx context.Context, cfg Config, pair world.PairFunc, start func(part func(context.Context) error)) (*peers, error) {
+// openPeers meets the other workers; servers, which may be nil, tell where if nobody else does.
+func openPeers(ctx context.Context, cfg Config, servers *cluster, pair world.PairFunc, start func(part func(context.Context) error)) (*peers, error) {
 	at := cfg.Meet
 	at.Rank, at.Size, at.Job, at.Info, at.Logger = cfg.Rank, cfg.World, cfg.Job, fmt.Sprintf("%s, %s", cfg.Worker, owner()), cfg.Logger
 	at.Network, at.Pair = cfg.Network, pair
+	if at.Master == "" && servers != nil {
+		at.Register = notes{servers, cfg.Job}
+		at.Listen = cmp.Or(at.Listen, facing(ctx, cfg.Servers))
+	}
 	w, err := world.Open(ctx, at)
 	if err != nil {
 		return nil, err

@@ -576,6 +576,21 @@ func TestDeathAfterDecision(t *testing.T) {
 	})
 }
 
+// One that nobody can reach any more does not stand in the way of the next.
+func TestAllAnewByRegister(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newTroupe(t, 3, byRegister, nil)
+		p.kill(0, 1, 2)
+		wait(t.Context(), time.Minute)
+		var fresh []*pending
+		for _, r := range []int{2, 0, 1} {
+			fresh = append(fresh, p.arrive(r))
+		}
+		p.actors = []*actor{fresh[1].join(), fresh[2].join(), fresh[0].join()}
+		p.verify(1)
+	})
+}
+
 // A Host that ends is a verdict that names no rank.
 func TestHostEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
