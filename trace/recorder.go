@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// DefaultRecords is the default of Config.Records: about 13 MiB.
+// DefaultRecords is the default of Config.Records: 9 MiB.
 const DefaultRecords = 1 << 17
 
 // Config describes a Recorder. Its zero value is good but for the name.
@@ -130,55 +130,6 @@ type record struct {
 	peer       string
 	table      string
 	out, in    uint64
-}
-
-// block is how many records a ring takes memory for at a time.
-const block = 512
-
-// ring keeps the newest records.
-type ring struct {
-	mu     sync.Mutex
-	limit  int // blocks
-	blocks [][]record
-	n      uint64        // records that ever came
-	lost   time.Duration // the latest end of one that is gone
-	_      [64]byte      // the next ring is in another cache line
-}
-
-func (g *ring) add(rec record) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	at := int(g.n % uint64(g.limit*block))
-	g.n++
-	if at/block == len(g.blocks) {
-		g.blocks = append(g.blocks, make([]record, 0, block))
-	}
-	b := &g.blocks[at/block]
-	if len(*b) == at%block {
-		*b = append(*b, rec)
-		return
-	}
-	old := &(*b)[at%block]
-	g.lost = max(g.lost, old.end)
-	*old = rec
-}
-
-func (g *ring) reset() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.blocks, g.n, g.lost = nil, 0, 0
-}
-
-// records appends what is kept, and says how many are gone and when the last of those ended.
-func (g *ring) records(to []record) (all []record, gone uint64, lost time.Duration) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	kept := 0
-	for _, b := range g.blocks {
-		to = append(to, b...)
-		kept += len(b)
-	}
-	return to, g.n - uint64(kept), g.lost
 }
 
 // snapshot is all that is kept and whole: where records were lost, only what ended after the last of them. Without that, a span could be there without

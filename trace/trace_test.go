@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -170,5 +171,23 @@ func TestBounded(t *testing.T) {
 	r.Reset()
 	if got := r.Trace(); len(got.Events) != 0 || got.Processes[0].Lost != 0 {
 		t.Errorf("after Reset: %d events, %d lost", len(got.Events), got.Processes[0].Lost)
+	}
+}
+
+// TestManyWords bounds what is kept of names too.
+func TestManyWords(t *testing.T) {
+	r := trace.New(trace.Config{})
+	r.Start()
+	tr := r.Track("a", "b")
+	const names = 100000
+	for i := range names {
+		tr.Mark("name " + strconv.Itoa(i))
+	}
+	different := map[string]int{}
+	for _, e := range r.Trace().Events {
+		different[e.Name]++
+	}
+	if different["name 0"] != 1 || different["..."] == 0 || len(different) > 1<<16 {
+		t.Errorf("%d different names, %d of them ...", len(different), different["..."])
 	}
 }
