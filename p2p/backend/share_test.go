@@ -41,7 +41,9 @@ func TestShare(t *testing.T) {
 			regions, errs := make([]*region.Region, len(comms)), make([]error, len(comms))
 			var wg sync.WaitGroup
 			for r, comm := range comms {
-				wg.Go(func() { regions[r], errs[r] = backend.Share(t.Context(), comm, c.hosts, region.Config{Memory: 1 << 20}) })
+				wg.Go(func() {
+					regions[r], errs[r] = backend.Share(t.Context(), comm, c.hosts, region.Config{Memory: 1 << 20})
+				})
 			}
 			wg.Wait()
 			if err := errors.Join(errs...); err != nil {

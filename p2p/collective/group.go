@@ -293,7 +293,7 @@ func (g *Group) Run(ctx context.Context) error {
 	var watcher sync.WaitGroup
 	watcher.Go(func() { g.watch(ctx, stop) })
 	g.mu.Lock()
-	g.driver.run = ctx
+	g.driver.run = ctx //nolint:fatcontext // not nested: there is one Run
 	g.mu.Unlock()
 	err := g.loop(ctx)
 	stop(err)

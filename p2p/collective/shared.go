@@ -148,9 +148,9 @@ func (x *exchange) announce(message []byte, places [2]int) error {
 	}
 	lane := x.lane()
 	line := s.own[lane*lineSize : (lane+1)*lineSize]
-	print := s.own[printsOffset+lane*printSize : printsOffset+(lane+1)*printSize]
-	fingerprint{call: x.call}.encode(print)
-	binary.LittleEndian.PutUint64(line[8:], fold64(print))
+	shown := s.own[printsOffset+lane*printSize : printsOffset+(lane+1)*printSize]
+	fingerprint{call: x.call}.encode(shown)
+	binary.LittleEndian.PutUint64(line[8:], fold64(shown))
 	switch {
 	case message == nil:
 		binary.LittleEndian.PutUint64(line[inlineOffset:], uint64(places[0]))
