@@ -29,7 +29,7 @@ func benchCoeffs(k kernel) []float64 {
 	case "packTwoBitRest":
 		return []float64{0.05, 0.07}
 	case "selectAbs":
-		return []float64{0.0975, 0} // one of 89
+		return []float64{0.0975, unspoilt} // one of 89
 	case "encodeInt8", "encodeInt8Rest", "decodeInt8", "addInt8":
 		return []float64{31} // blocks of 256
 	case "axpy":

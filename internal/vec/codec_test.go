@@ -31,7 +31,9 @@ func codecKernels() []kernel {
 				index = index[:len(index)/4]
 			}
 			found, seen := SelectAbs(index, s[1], float32(c[0]))
-			clear(index[found:])
+			if c[1] != unspoilt {
+				clear(index[found:]) // what is there is the kernel's own affair
+			}
 			return []float64{float64(found), float64(seen)}
 		}},
 		{"packSigns", 2, 0, none(func(_ []float64, s [][]float32) { PackSigns(bits(s[0]), s[1]) })},
@@ -50,6 +52,9 @@ func codecKernels() []kernel {
 		{"addInt8", 3, 1, none(func(c []float64, s [][]float32) { AddInt8(s[0], wide(s[1], s[2]), block(c)) })},
 	}
 }
+
+// unspoilt is a coefficient of selectAbs that benchmarks give, to have its time alone.
+const unspoilt = 2
 
 // wide is the memory of a, or if that is short, new memory with the content of both.
 func wide(a, b []float32) []byte {

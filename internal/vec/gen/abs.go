@@ -185,40 +185,21 @@ func selectAbs(s isa) {
 	end()
 }
 
-// selectTurn compresses the places of what is found to the front and writes the whole vector: what follows is written over later.
+// selectTurn compresses the places of what is found to the front and writes the whole vector: what follows is written over later. Without a branch it takes the same time whatever it
+// finds.
 func (s isa) selectTurn(at spot, x, to, found reg.Register, abs, least, places, step reg.VecVirtual) {
-	var marks []reg.OpmaskVirtual
-	any := K()
 	for i := range 4 {
 		at.first = i * 16
-		v := s.vector()
+		v, packed, hits := s.vector(), s.vector(), GP64()
 		s.and(at.at(x, 4), abs, v)
 		k, _ := s.atLeast(v, least)
-		marks = append(marks, k)
-		if i == 1 {
-			KORW(marks[0], k, any)
-		} else if i > 1 {
-			KORW(k, any, any)
-		}
-	}
-	hit := GP64()
-	KORTESTW(any, any)
-	JNZ(LabelRef("some"))
-	for range 4 {
-		VPADDD(step, places, places)
-	}
-	JMP(LabelRef("none"))
-	Label("some")
-	for _, k := range marks {
-		packed := s.vector()
 		VPCOMPRESSD_Z(places, k, packed)
 		VMOVDQU32(packed, Mem{Base: to, Index: found, Scale: 4})
-		KMOVW(k, hit.As32())
-		POPCNTL(hit.As32(), hit.As32())
-		ADDQ(hit, found)
+		KMOVW(k, hits.As32())
+		POPCNTL(hits.As32(), hits.As32())
+		ADDQ(hits, found)
 		VPADDD(step, places, places)
 	}
-	Label("none")
 }
 
 // selectBits takes the marks of a turn as the bits of a word.

@@ -82,20 +82,27 @@ func (s isa) each32(p reg.Register, n reg.GPVirtual, body func(part int, x reg.V
 	})
 }
 
-// whole32 runs body over the first n &^ 31 elements, and rest with what is left in n, if there is some.
+// whole32 runs body over the first n &^ 31 elements, 64 a turn, and rest with what is left in n, if there is some.
 func (s isa) whole32(n reg.GPVirtual, body func(at spot, part int), rest func(index reg.GPVirtual)) {
 	lanes := s.bytes() / 4
 	index := GP64()
 	XORQ(index, index)
-	SUBQ(U32(32), n)
-	JL(LabelRef("rest"))
-	Label("loop")
-	for part := range 32 / lanes {
-		body(spot{isa: s, index: index, first: part * lanes}, part)
+	turn := func(turns int) {
+		for i := range turns * 32 / lanes {
+			body(spot{isa: s, index: index, first: i * lanes}, i%(32/lanes))
+		}
+		ADDQ(U32(uint32(32*turns)), index)
+		SUBQ(U32(uint32(32*turns)), n)
 	}
-	ADDQ(U32(32), index)
-	SUBQ(U32(32), n)
+	SUBQ(U32(64), n)
+	JL(LabelRef("few"))
+	Label("loop")
+	turn(2)
 	JGE(LabelRef("loop"))
+	Label("few")
+	ADDQ(U32(32), n)
+	JL(LabelRef("rest"))
+	turn(1)
 	Label("rest")
 	if rest != nil {
 		ADDQ(U32(32), n)
