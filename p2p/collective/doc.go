@@ -44,7 +44,7 @@
 // makes no progress for Config.Watchdog gives up ([ErrStalled]), naming whom it waits for and where they were last. After any error the
 // group is dead at this rank and its Comm closed, so that peers end as well ([p2p.ErrPeer]).
 //
-// That is what one rank can see. With a [Control] the first reason becomes the error of all ranks, also of those that would only see a peer go, and a stall
+// That is what one rank can see. With a [Control] the first reason becomes the error of all ranks (with Config.Scope that of a sub-group is its members' alone), also of those that would only see a peer go, and a stall
 // says where every rank is; [Group.Health] asks that at any time. [Group.Recent] is the flight recorder. [RankError] has the rank that an error is about.
 //
 // # Goroutines and memory

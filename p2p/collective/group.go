@@ -53,6 +53,8 @@ type Config struct {
 	Shared Shared
 	// Control tells ranks of each other's failures; nil: each finds out for itself, by the end of a peer's Comm or by Watchdog.
 	Control Control
+	// Scope makes the Control of a sub-group, by a name that its members have alike: then a failure in it is theirs alone. nil: it has Control.
+	Scope func(name string) Control
 	// Open makes a Comm for a sub-group, from ranks of this group in the order of their new numbers. All of them call it. nil: no sub-groups.
 	Open func(ctx context.Context, ranks []int) (p2p.Comm, error)
 	// Logger gets the choices of algorithms, at debug, and the end; nil: nobody.
@@ -85,6 +87,7 @@ type Group struct {
 	tracks  tracks
 	driver  driver
 
+	subs     map[string]int   // how many there were, by name
 	reducers map[kind]reducer // used by who carries an operation out
 }
 
@@ -224,11 +227,27 @@ func (g *Group) Size() int { return g.cfg.Comm.Size() }
 // Sub makes a group of some members, in the order of their new numbers, with a Comm of its own: it works beside this one, and has no Shared. Every
 // one of them calls Sub with the same ranks; this rank must be one. ctx bounds the making of the Comm. The caller runs the new group.
 func (g *Group) Sub(ctx context.Context, ranks []int) (*Group, error) {
-	sub, err := g.sub(ctx, ranks, func(*Config) {})
+	sub, err := g.sub(ctx, ranks, func(c *Config) {
+		if g.cfg.Scope != nil {
+			c.Control = g.cfg.Scope(g.scope(c.Ranks))
+		}
+	})
 	if err != nil {
 		return nil, fmt.Errorf("make sub-group %v at rank %d: %w", ranks, g.Rank(), err)
 	}
 	return sub, nil
+}
+
+// scope names the next sub-group of some ranks.
+func (g *Group) scope(ranks []int) string {
+	name := fmt.Sprintf("group %08x of %d in %08x", digest(ranks), len(ranks), g.group)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.subs == nil {
+		g.subs = make(map[string]int)
+	}
+	g.subs[name]++
+	return fmt.Sprintf("%s, %d", name, g.subs[name])
 }
 
 // sub makes a group of some members whose Config change may alter.

@@ -75,7 +75,8 @@ func (m member) group(ctx context.Context) (*collective.Group, error) {
 	}
 	return collective.New(collective.Config{
 		Comm: comm, Control: m.World, Hosts: m.Hosts(), Epoch: uint64(m.Epoch()), Transport: "tcp", Watchdog: watchdog,
-		Open: func(ctx context.Context, ranks []int) (p2p.Comm, error) { return m.Comm(ctx, fmt.Sprint(ranks), ranks) },
+		Scope: func(name string) collective.Control { return m.Scope(name) },
+		Open:  func(ctx context.Context, ranks []int) (p2p.Comm, error) { return m.Comm(ctx, fmt.Sprint(ranks), ranks) },
 	})
 }
 
@@ -201,11 +202,39 @@ func TestHealthOfAGroup(t *testing.T) {
 					t.Errorf("rank %d hears of rank %d that %+v", r, i, h)
 				}
 			}
-			if err := work.Wait(t.Context()); err == nil {
-				<-time.After(time.Second)
-			}
+			_ = work.Wait(t.Context()) // it may have ended before rank 2 left
+			<-time.After(time.Second)
 			if all, err = g.Health(t.Context()); err != nil || all[2].Reason == "" || all[2].Silent >= 0 {
 				t.Errorf("rank %d hears of rank 2, which has left, that %+v, %v", r, all, err)
+			}
+		})
+	})
+}
+
+// A wrong call in a sub-group is an error of its members, by name, and of nobody else.
+func TestASubGroupFailsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		members, leave := together(t, 6)
+		defer leave()
+		eachMember(t, members, func(r int, g *collective.Group, _ <-chan error) {
+			if r%2 == 1 {
+				sub, err := g.Sub(t.Context(), []int{1, 3, 5})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				ended := make(chan error, 1)
+				go func() { ended <- sub.Run(t.Context()) }()
+				sumOf(100 + r/5)(sub)
+				if err := <-ended; !errors.Is(err, collective.ErrMismatch) || !strings.Contains(err.Error(), "allreduce of 101") || !strings.Contains(err.Error(), "allreduce of 100") {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+			if err := sumOf(50)(g).Wait(t.Context()); err != nil {
+				t.Errorf("rank %d: %v", r, err)
+			}
+			if err := g.Barrier().Wait(t.Context()); err != nil {
+				t.Errorf("rank %d: %v", r, err)
 			}
 		})
 	})

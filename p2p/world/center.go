@@ -30,11 +30,12 @@ type center struct {
 	// The epoch that is under way, or was last.
 	id        uint64
 	epoch     uint32
-	own       int          // the rank in the center's own process; negative: none
-	processes []uint64     // by rank; nil if another center made the epoch
-	size      int          // its ranks
-	awaited   map[int]bool // ranks that are not known to be dead and have not come for the next epoch
-	failed    bool         // there is a verdict
+	own       int             // the rank in the center's own process; negative: none
+	processes []uint64        // by rank; nil if another center made the epoch
+	size      int             // its ranks
+	awaited   map[int]bool    // ranks that are not known to be dead and have not come for the next epoch
+	failed    bool            // there is a verdict
+	scopes    map[string]bool // that have one of their own
 
 	since time.Time // when the first survivor came for the next epoch; zero: none is there
 }
@@ -61,7 +62,7 @@ type seat struct {
 type sink interface{ post(f frame) }
 
 func newCenter(cfg *Config, d *door) *center {
-	c := &center{cfg: *cfg, door: d, kick: make(chan struct{}, 1), seats: make(map[uint64]*seat), awaited: make(map[int]bool), own: -1}
+	c := &center{cfg: *cfg, door: d, kick: make(chan struct{}, 1), seats: make(map[uint64]*seat), awaited: make(map[int]bool), scopes: make(map[string]bool), own: -1}
 	c.poll = newPolls()
 	return c
 }
@@ -219,7 +220,7 @@ func (c *center) heard(s *seat, f frame) error {
 	}
 	switch f.kind {
 	case kindFailed:
-		c.judge(s.rank, f.text)
+		c.judge(s.rank, f.scope, f.text)
 	case kindLeft:
 		s.left = true
 		delete(c.awaited, s.rank)
@@ -227,7 +228,7 @@ func (c *center) heard(s *seat, f frame) error {
 		c.post(frame{kind: kindLeft, rank: s.rank, text: f.text}, s)
 		c.consider()
 	case kindAsk:
-		c.poll.ask(s, f.query)
+		c.poll.ask(s, f.query, f.scope)
 	case kindPosition:
 		c.poll.answer(s, f)
 	case kindRebuild:
@@ -240,13 +241,17 @@ func (c *center) heard(s *seat, f frame) error {
 	return nil
 }
 
-// judge gives the verdict of the epoch under way: the first counts.
-func (c *center) judge(rank int, reason string) {
-	if c.failed {
+// judge gives the verdict of the epoch under way, or of a scope in it: the first counts.
+func (c *center) judge(rank int, scope, reason string) {
+	if c.failed || scope != "" && (c.scopes[scope] || len(c.scopes) >= maxScopes) {
 		return
 	}
-	c.failed = true
-	c.post(frame{kind: kindFailed, rank: rank, text: reason}, nil)
+	if scope == "" {
+		c.failed = true
+	} else {
+		c.scopes[scope] = true
+	}
+	c.post(frame{kind: kindFailed, rank: rank, scope: scope, text: reason}, nil)
 }
 
 // remove takes a seat away whose connection is no more.
@@ -258,7 +263,7 @@ func (c *center) remove(s *seat, why string) {
 	c.poll.gone(s)
 	if s.rank >= 0 && !s.left {
 		delete(c.awaited, s.rank)
-		c.judge(s.rank, why)
+		c.judge(s.rank, "", why)
 	}
 	if s.rank < 0 && s.born == 0 {
 		c.note(fmt.Sprintf("rank %d (%s) joined and left: %s", s.claim, s.info, why))

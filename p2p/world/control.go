@@ -15,11 +15,15 @@ func (w *World) heard(f frame) error {
 	}
 	switch f.kind {
 	case kindFailed:
-		w.judge(f.rank, f.text)
+		if f.scope == "" {
+			w.judge(f.rank, f.text)
+		} else {
+			w.told(f)
+		}
 	case kindLeft:
 		w.fate.leaves(f.rank, f.text)
 	case kindAsk:
-		w.link.post(frame{kind: kindPosition, query: f.query, rank: w.rank, position: w.place.get()})
+		w.link.post(frame{kind: kindPosition, query: f.query, rank: w.rank, position: w.positionIn(f.scope)})
 	case kindPosition, kindAnswered:
 		w.questions.told(f)
 	case kindMoved:

@@ -36,7 +36,8 @@
 // A World that has failed stays so. Its Comms die of the verdict; Positions can still be asked for, until Run ends.
 //
 // [World.Report] and [World.Positions] let ranks tell each other where they are, so that an error can say who called what, and [World.Health] who has been
-// silent for how long. Nothing of it is sent before somebody asks, and a rank answers whatever its user does.
+// silent for how long. Nothing of it is sent before somebody asks, and a rank answers whatever its user does. A [Scope] is the same for some ranks, whose
+// failure in it is not the World's.
 //
 // # Epochs
 //
@@ -82,9 +83,9 @@
 //	 4 member     u32 rank, text address, text host, text info; ranks in order
 //	 5 ready      u64 id of the world, u32 epoch, u32 rank of this process, u32 rank of the rendezvous plus 1 or 0, text its host, text its info;
 //	              every member was told before
-//	 6 failed     u32 rank, text reason; to the rendezvous of oneself, from it the verdict
-//	 7 left       u32 rank, text reason; in the same way
-//	 8 ask        u64 query; to the rendezvous for all positions, from it for one's own
+//	 6 failed     u32 rank, text scope, text reason; to the rendezvous of oneself, from it the verdict; of the world if scope is empty
+//	 7 left       u32 rank, empty text, text reason; in the same way
+//	 8 ask        u64 query, text scope; to the rendezvous for all positions, from it for one's own
 //	 9 position   u64 query, u32 rank, u32 milliseconds since it was heard of or 2^32-1, at most 256 bytes with a u16 length
 //	10 answered   u64 query: those were all
 //	11 rebuild    text address: this rank waits for the next epoch, and listens there then

@@ -55,6 +55,13 @@ func (f *fate) known() *RankError {
 	return f.verdict
 }
 
+func (f *fate) verdictOf() (rank int, reason string) {
+	if v := f.known(); v != nil {
+		return v.Rank, v.Reason
+	}
+	return -1, ""
+}
+
 func (f *fate) leaves(rank int, why string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -92,12 +99,7 @@ func (w *World) Failed() <-chan struct{} { return w.fate.failed }
 
 // Verdict says which rank ended the World, and why; the rank is negative while all is well, and if it was the loss of a rendezvous at no rank. All ranks
 // are told the same, except that who loses the rendezvous blames the rank where it is.
-func (w *World) Verdict() (rank int, reason string) {
-	if v := w.fate.known(); v != nil {
-		return v.Rank, v.Reason
-	}
-	return -1, ""
-}
+func (w *World) Verdict() (rank int, reason string) { return w.fate.verdictOf() }
 
 // Err is the verdict as a *RankError, nil while all is well.
 func (w *World) Err() error {
@@ -110,23 +112,34 @@ func (w *World) Err() error {
 // Fail tells all ranks that this one cannot go on. It does not wait: Failed is closed here too when the rendezvous has heard it. If another
 // rank has failed before, that stays the verdict.
 func (w *World) Fail(reason string) {
-	w.mu.Lock()
-	over := w.state == handed || w.state == ended
-	w.mu.Unlock()
-	if w.link == nil || over || w.gone.Load() {
+	if !w.reachable() {
 		w.judge(w.rank, reason)
 		return
 	}
 	w.link.post(frame{kind: kindFailed, rank: w.rank, text: reason})
 }
 
-// judge ends the World for a rank's failure.
-func (w *World) judge(rank int, reason string) {
+// reachable says whether there is a rendezvous that can be told something.
+func (w *World) reachable() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.link != nil && w.state != handed && w.state != ended && !w.gone.Load()
+}
+
+// blame is a verdict.
+func (w *World) blame(rank int, reason string) *RankError {
 	v := &RankError{Rank: rank, Reason: clip(reason)}
 	if rank >= 0 {
 		v.Info = w.Info(rank)
 	}
+	return v
+}
+
+// judge ends the World for a rank's failure.
+func (w *World) judge(rank int, reason string) {
+	v := w.blame(rank, reason)
 	if w.fate.judge(v) {
+		w.condemn(v)
 		w.cfg.Logger.Error("world failed", "rank", v.Rank, "info", v.Info, "reason", v.Reason, "epoch", w.table.epoch)
 	}
 }

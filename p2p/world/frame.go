@@ -27,9 +27,9 @@ const (
 	kindAbandon                   // text: it has given up, or does not want this one
 	kindMember                    // u32 rank, text address, text host, text info: a line of the table
 	kindReady                     // u64 world, u32 epoch, u32 rank, u32 host, text machine, text info: the table is whole; that is your rank; where the rendezvous is
-	kindFailed                    // u32 rank, text: it has failed, or is dead
-	kindLeft                      // u32 rank, text: it has left of its own will
-	kindAsk                       // u64 query: to the rendezvous, what are the positions; from it, what is yours
+	kindFailed                    // u32 rank, text scope, text: it has failed, or is dead
+	kindLeft                      // u32 rank, text scope, text: it has left of its own will; the scope is empty
+	kindAsk                       // u64 query, text scope: to the rendezvous, what are the positions; from it, what is yours
 	kindPosition                  // u64 query, u32 rank, u32 age, bytes: to the rendezvous, mine; from it, that of a rank
 	kindAnswered                  // u64 query: those were all
 	kindRebuild                   // text address: this rank waits for the next epoch, and listens there then
@@ -48,6 +48,7 @@ type frame struct {
 	age      uint32 // of a position: milliseconds since something was heard of the rank
 	address  string
 	host     string
+	scope    string // "": the world
 	text     string // for people
 	position []byte
 }
@@ -74,8 +75,12 @@ func appendFrame(b []byte, f frame) []byte {
 		b = appendBlock(b, clip(f.text))
 	case kindFailed, kindLeft:
 		b = binary.LittleEndian.AppendUint32(b, uint32(f.rank))
+		b = appendBlock(b, f.scope)
 		b = appendBlock(b, clip(f.text))
-	case kindAsk, kindAnswered:
+	case kindAsk:
+		b = binary.LittleEndian.AppendUint64(b, f.query)
+		b = appendBlock(b, f.scope)
+	case kindAnswered:
 		b = binary.LittleEndian.AppendUint64(b, f.query)
 	case kindPosition:
 		b = binary.LittleEndian.AppendUint64(b, f.query)
@@ -105,8 +110,10 @@ func decodeFrame(k kind, payload []byte) (frame, error) {
 		f.query, f.epoch, f.rank, f.center = d.u64(), d.u32(), int(d.u32()), int(d.u32())
 		f.host, f.text = d.str(maxName), d.str(maxText)
 	case kindFailed, kindLeft:
-		f.rank, f.text = int(d.u32()), d.str(maxText)
-	case kindAsk, kindAnswered:
+		f.rank, f.scope, f.text = int(d.u32()), d.str(maxName), d.str(maxText)
+	case kindAsk:
+		f.query, f.scope = d.u64(), d.str(maxName)
+	case kindAnswered:
 		f.query = d.u64()
 	case kindPosition:
 		f.query, f.rank, f.age, f.position = d.u64(), int(d.u32()), d.u32(), slices.Clone(d.block(MaxPosition))

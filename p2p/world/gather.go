@@ -153,6 +153,7 @@ func (c *center) seal(id uint64) {
 	c.id, c.size, c.own = id, len(all), -1
 	c.failed, c.since, c.waiting, c.notes = false, time.Time{}, 0, nil
 	c.processes = nil
+	clear(c.scopes)
 	for r, s := range all {
 		s.come, s.rank, c.awaited[r] = false, r, true
 		if s.born == 0 {
@@ -249,7 +250,7 @@ func (c *center) tick() {
 	if !c.failed && !c.since.IsZero() && time.Since(c.since) >= c.cfg.Suspect {
 		for r, p := range c.processes {
 			if s := c.seats[p]; s != nil && s.come {
-				c.judge(r, "it waits for the next epoch")
+				c.judge(r, "", "it waits for the next epoch")
 			}
 		}
 	}

@@ -30,6 +30,7 @@ type polls struct {
 type asker struct {
 	sink  sink
 	query uint64
+	scope string
 }
 
 func newPolls() *polls { return &polls{wake: make(chan struct{}, 1)} }
@@ -43,9 +44,9 @@ func (p *polls) reset(seats []*seat) {
 }
 
 // ask has s told the positions, soon. It does not wait.
-func (p *polls) ask(s *seat, query uint64) {
+func (p *polls) ask(s *seat, query uint64, scope string) {
 	p.mu.Lock()
-	p.askers = append(p.askers, asker{s.sink, query})
+	p.askers = append(p.askers, asker{s.sink, query, scope})
 	p.mu.Unlock()
 	select {
 	case p.wake <- struct{}{}:
@@ -60,16 +61,30 @@ func (p *polls) serve(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		p.round(ctx)
+		for p.round(ctx) {
+			continue
+		}
 	}
 }
 
-// round asks everybody who is there, and tells those who wanted to know.
-func (p *polls) round(ctx context.Context) {
+// round asks everybody who is there about one scope, and tells those who wanted to know; false: nobody did.
+func (p *polls) round(ctx context.Context) bool {
 	p.mu.Lock()
-	askers := p.askers
-	p.askers = nil
-	whole := p.begin()
+	if len(p.askers) == 0 || ctx.Err() != nil {
+		p.mu.Unlock()
+		return false
+	}
+	scope := p.askers[0].scope
+	var askers, others []asker
+	for _, a := range p.askers {
+		if a.scope == scope {
+			askers = append(askers, a)
+		} else {
+			others = append(others, a)
+		}
+	}
+	p.askers = others
+	whole := p.begin(scope)
 	p.mu.Unlock()
 	t := time.NewTimer(pollTime)
 	defer t.Stop()
@@ -92,10 +107,11 @@ func (p *polls) round(ctx context.Context) {
 		}
 		a.sink.post(frame{kind: kindAnswered, query: a.query})
 	}
+	return true
 }
 
 // begin asks; p.mu is held.
-func (p *polls) begin() <-chan struct{} {
+func (p *polls) begin(scope string) <-chan struct{} {
 	p.query++
 	p.positions = make(map[int][]byte)
 	p.missing = make(map[*seat]int)
@@ -103,7 +119,7 @@ func (p *polls) begin() <-chan struct{} {
 	for r, s := range p.seats {
 		if s != nil {
 			p.missing[s] = r
-			s.sink.post(frame{kind: kindAsk, query: p.query})
+			s.sink.post(frame{kind: kindAsk, query: p.query, scope: scope})
 		}
 	}
 	whole := p.whole

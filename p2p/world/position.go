@@ -36,25 +36,29 @@ func (w *World) Report(position []byte) { w.place.set(position) }
 // Positions asks all ranks where they are: what each reported last, by rank. It is nil of a rank that has reported nothing, has gone, or did not answer
 // within a second. The caller's own is there too. It is an error if the rendezvous cannot be asked. It waits for Run to be running.
 func (w *World) Positions(ctx context.Context) ([][]byte, error) {
-	all, err := w.ask(ctx)
+	all, err := w.ask(ctx, "")
 	if err != nil {
 		return nil, fmt.Errorf("ask for positions: %w", err)
 	}
+	return positionsOf(all), nil
+}
+
+func positionsOf(all []answered) [][]byte {
 	positions := make([][]byte, len(all))
 	for r, a := range all {
 		positions[r] = a.position
 	}
-	return positions, nil
+	return positions
 }
 
-func (w *World) ask(ctx context.Context) ([]answered, error) {
+func (w *World) ask(ctx context.Context, scope string) ([]answered, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if w.link == nil {
-		return []answered{{position: w.place.get()}}, nil
+		return []answered{{position: w.positionIn(scope)}}, nil
 	}
-	return w.questions.ask(ctx, w.Size(), w.link, w.stopped)
+	return w.questions.ask(ctx, w.Size(), scope, w.link, w.stopped)
 }
 
 // errStopped is what waits meet when Run has ended.
@@ -84,7 +88,7 @@ func newQuestions() *questions {
 	return &questions{ended: make(chan struct{}), open: make(map[uint64]*question)}
 }
 
-func (q *questions) ask(ctx context.Context, size int, l uplink, stopped <-chan struct{}) ([]answered, error) {
+func (q *questions) ask(ctx context.Context, size int, scope string, l uplink, stopped <-chan struct{}) ([]answered, error) {
 	one := &question{answers: make([]answered, size), whole: make(chan struct{})}
 	q.mu.Lock()
 	q.last++
@@ -96,7 +100,7 @@ func (q *questions) ask(ctx context.Context, size int, l uplink, stopped <-chan 
 		defer q.mu.Unlock()
 		delete(q.open, id)
 	}()
-	l.post(frame{kind: kindAsk, query: id})
+	l.post(frame{kind: kindAsk, query: id, scope: scope})
 	select {
 	case <-one.whole:
 		return one.answers, nil

@@ -34,11 +34,12 @@ type World struct {
 	stopped chan struct{} // closed when Run ends
 	done    chan struct{} // closed when it has ended
 
-	mu    sync.Mutex
-	state state
-	names map[string]bool // of comms, ever
-	comms map[*Comm]struct{}
-	fresh []*lane // not yet running
+	mu     sync.Mutex
+	state  state
+	names  map[string]bool // of comms, ever
+	scopes map[string]*Scope
+	comms  map[*Comm]struct{}
+	fresh  []*lane // not yet running
 }
 
 // state is how far a World is.
@@ -86,7 +87,7 @@ func newWorld(j *joiner) *World {
 		cfg: *j.cfg, self: j.self, table: j.table, rank: j.table.rank, hosts: number(j.table.members),
 		link: j.link, center: j.center, local: j.local, ln: j.ln, lobby: newLobby(), fate: newFate(), questions: newQuestions(),
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{}),
-		names: make(map[string]bool), comms: make(map[*Comm]struct{}),
+		names: make(map[string]bool), scopes: make(map[string]*Scope), comms: make(map[*Comm]struct{}),
 	}
 	w.cfg.Logger.Info("world formed", "rank", w.rank, "size", w.Size(), "epoch", w.table.epoch, "hosts", w.hosts[len(w.hosts)-1]+1)
 	return w
