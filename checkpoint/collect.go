@@ -7,8 +7,9 @@ import (
 	"slices"
 )
 
-// Delete removes a checkpoint. Its packs go with the next Collect. ErrInUse: a
-// delta stands on it, a writer builds upon it, or it is open here.
+// Delete removes a checkpoint, also a damaged one. Its packs go with the next
+// Collect. ErrInUse: a delta stands on it, or a newer one that cannot be read may;
+// a writer builds upon it; or it is open here.
 func (s *Store) Delete(ctx context.Context, id uint64) error {
 	if err := s.delete(ctx, id); err != nil {
 		return fmt.Errorf("delete checkpoint %d: %w", id, err)
@@ -27,15 +28,15 @@ func (s *Store) delete(ctx context.Context, id uint64) error {
 	if err := s.unused(id); err != nil {
 		return err
 	}
-	var parts []*partFile // for the catalogue
-	if m != nil {
-		for i := range m.Parts {
-			p, err := s.part(m, m.Parts[i].Group)
-			if err != nil {
+	var known []*partFile // by the catalogue
+	for i := 0; m != nil && i < len(m.Parts); i++ {
+		var p *partFile
+		if s.cat.has(m.Parts[i].File) {
+			if p, err = s.part(m, m.Parts[i].Group); err != nil {
 				p = nil // a sweep sees to it
 			}
-			parts = append(parts, p)
 		}
+		known = append(known, p)
 	}
 	if err := s.disk.Remove(s.path(manifestName(id))); err != nil {
 		return err
@@ -44,11 +45,10 @@ func (s *Store) delete(ctx context.Context, id uint64) error {
 	if err := s.syncDir(); err != nil {
 		return err
 	}
-	for i, p := range parts {
-		if p == nil {
-			continue
+	for i, p := range known {
+		if p != nil {
+			s.cat.remove(m.Parts[i].File, p)
 		}
-		s.cat.remove(m.Parts[i].File, p)
 		if err := removeFile(s.disk, s.path(m.Parts[i].File)); err != nil {
 			s.log.Warn("cannot remove part", "file", s.path(m.Parts[i].File), "err", err)
 		}
@@ -63,7 +63,14 @@ func (s *Store) unused(id uint64) error {
 		return err
 	}
 	for _, other := range manifestIDs(names) {
-		if d, _, err := s.manifest(other); err == nil && d.Base != nil && d.Base.ID == id {
+		if other <= id {
+			continue
+		}
+		d, _, err := s.manifest(other)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return fmt.Errorf("checkpoint %d may stand on it: %w: %w", other, ErrInUse, err)
+		}
+		if err == nil && d.Base != nil && d.Base.ID == id {
 			return fmt.Errorf("checkpoint %d stands on it: %w", other, ErrInUse)
 		}
 	}

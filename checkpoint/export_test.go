@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // tensorTables are an embedding and two tensors, one of several blocks.
@@ -322,5 +324,34 @@ func TestNumpyOpensExports(t *testing.T) {
 	}
 	if !slices.Equal(keys, []uint64{1, math.MaxUint64, 7}) {
 		t.Error(keys)
+	}
+}
+
+// TestWriteWhole leaves nothing of what did not fit.
+func TestWriteWhole(t *testing.T) {
+	dir := t.TempDir()
+	err := writeWhole(dir, TensorFile, func(f *os.File) error {
+		_, err := f.Write([]byte("half"))
+		return errors.Join(err, unix.ENOSPC)
+	})
+	if !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), TensorFile) {
+		t.Error(err)
+	}
+	if left := files(t, dir); len(left) > 0 {
+		t.Error(left)
+	}
+}
+
+// TestExportIsCancelled between two pages.
+func TestExportIsCancelled(t *testing.T) {
+	c := savedTensors(t, 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	dir := t.TempDir()
+	if _, err := c.Export(ctx, dir, ExportOptions{}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if left := files(t, dir); len(left) > 0 {
+		t.Error(left)
 	}
 }

@@ -198,6 +198,9 @@ func (m *Manifest) validate() error {
 	case m.Base != nil && (m.Base.ID == 0 || m.Base.ID >= m.ID || m.Base.Chain < 1 || m.Base.Chain > MaxChain || len(m.Base.SHA256) != 2*sha256.Size):
 		return fmt.Errorf("base %d, number %d in a chain", m.Base.ID, m.Base.Chain)
 	}
+	if l := m.Layout; l != nil && (len(l.Shards) != m.Shards || l.HashSeed != m.HashSeed) {
+		return fmt.Errorf("%d shards and hash seed %d, the layout has %d and %d", m.Shards, m.HashSeed, len(l.Shards), l.HashSeed)
+	}
 	if err := validTables(m.Tables); err != nil {
 		return err
 	}

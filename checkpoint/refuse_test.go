@@ -96,6 +96,12 @@ func TestRefusedByName(t *testing.T) {
 		if _, err := s.Verify(t.Context(), nil, 107); !errors.Is(err, c.want) || !strings.Contains(err.Error(), filepath.Base(path)) {
 			t.Errorf("%s, verified: %v", name, err)
 		}
+		if _, err := s.Newest(t.Context(), testJob); (name == "manifest of a newer program") != errors.Is(err, ErrVersion) {
+			t.Errorf("%s, the newest: %v", name, err)
+		}
+		if err := s.Delete(t.Context(), 100); name != "base is missing" && !errors.Is(err, ErrInUse) {
+			t.Errorf("%s, the base was deleted: %v", name, err)
+		}
 		before := len(files(t, dir))
 		if _, err := s.Collect(t.Context(), 1000); name != "pack is missing" && !strings.HasPrefix(name, "pack of") && name != "another base" && err == nil {
 			t.Errorf("%s: collected all the same", name)
@@ -320,5 +326,33 @@ func TestManifestIsPlain(t *testing.T) {
 	var m map[string]any
 	if err := json.Unmarshal(b, &m); err != nil || m["step"] != 4.0 || m["crc32c"] == "" {
 		t.Error(m, err)
+	}
+}
+
+// TestDamagedManifestCanBeDeleted, and then what stood in its way.
+func TestDamagedManifestCanBeDeleted(t *testing.T) {
+	s, dir := goldenCopy(t)
+	if err := os.WriteFile(filepath.Join(dir, manifestName(107)), []byte("not much"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Collect(t.Context(), 200); !errors.Is(err, ErrDamaged) {
+		t.Error(err)
+	}
+	if _, err := s.Retain(t.Context(), Policy{Job: testJob, Last: 1}); !errors.Is(err, ErrDamaged) {
+		t.Error(err)
+	}
+	for _, id := range []uint64{107, 100} {
+		if err := s.Delete(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := s.Collect(t.Context(), 200); err != nil {
+		t.Error(err)
+	}
+	if left := files(t, dir); len(left) > 0 {
+		t.Errorf("%d files are left", len(left))
+	}
+	if err := s.Delete(t.Context(), 100); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
 	}
 }
