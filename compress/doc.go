@@ -15,15 +15,25 @@
 //	topk:S      8 S n at most    the share S of the elements with the largest magnitudes; |x - decoded|^2 <= (1 - S) |x|^2
 //	randomk:S   4 S n            the share S of the elements as a seed draws them; the same on average
 //
-// The last five are for use with a [Feedback], which keeps what a code did not hold and adds it to the next vector, so that nothing is lost, only late.
+// # Residuals
+//
+// The last five are for use with a [Feedback], which keeps what a code did not hold and adds it to the next vector, so that nothing is lost, only late. [RowFeedback] does so for the
+// rows of a table, and [Mean] on the way back from where the codes of several workers meet. Residuals are part of a checkpoint: without them a restart loses what was late.
+// [OneBitAdam] is Adam with compressed momentum, since moments of compressed gradients would not be those of gradients.
 //
 // # Frames
 //
 // A code is bare: the two sides know codec and number of elements. A frame ([AppendFrame], [Open]) says what it holds and has a checksum. [Source] and [Sink] make and take a frame
-// piece by piece, as transfers of package p2p want it; codes of parts can also be put together where [Block] allows it. [AppendRows] makes frames of rows with their keys.
+// piece by piece, as transfers of package p2p want it; codes of parts can also be put together where [Block] allows it. [AppendRows] makes frames of rows with their keys: a
+// row has its own scale, rows of fewer than 8 elements share one, and keys take their differences.
 //
-// Decoding checks every length, never panics on bytes from outside, and allocates at most 64 times what the bytes justify by their own number. Encoding refuses what is not
-// finite, but for none and bf16, which keep it.
+// Decoding checks every length, never panics on bytes from outside, and allocates at most 64 bytes for each that is given. Encoding refuses what is not finite, but for none and bf16,
+// which keep it; with a residual they refuse it too.
+//
+// # Which codec
+//
+// [Choose] takes the fastest for a link, by the speeds that [Measure] finds, where a less exact codec must be faster by a tenth. [Auto] remembers besides which codec kept too much
+// back, by the length of its residual in gradients, and leaves it for a time.
 //
 // Equal input gives equal bytes on every machine, and equal bytes equal vectors.
 package compress
