@@ -136,16 +136,16 @@ func Open(path string) (*Trace, *Flight, error) {
 // Compare says in sentences what ranks have done differently: who has not begun an operation that others are in, who called something else, what
 // has failed. Of the newest epoch of each group; nothing if all ended the same operation well.
 func Compare(flights []*Flight) []string {
-	newest := map[string]map[int]*Operation{} // of each group, by rank: its last operation
+	newest := map[string]map[int]standing{} // of each group, by rank
 	epoch := map[string]uint64{}
 	for _, f := range flights {
 		for i := range f.Operations {
 			o := &f.Operations[i]
 			if newest[o.Group] == nil || o.Epoch > epoch[o.Group] {
-				newest[o.Group], epoch[o.Group] = map[int]*Operation{}, o.Epoch
+				newest[o.Group], epoch[o.Group] = map[int]standing{}, o.Epoch
 			}
-			if last := newest[o.Group][f.Rank]; o.Epoch == epoch[o.Group] && (last == nil || o.Seq >= last.Seq) {
-				newest[o.Group][f.Rank] = o
+			if last := newest[o.Group][f.Rank]; o.Epoch == epoch[o.Group] && (last.Operation == nil || o.Seq >= last.Seq) {
+				newest[o.Group][f.Rank] = standing{o, f.Written}
 			}
 		}
 	}
@@ -166,19 +166,27 @@ func sorted[K cmp.Ordered, V any](m map[K]V) []K {
 	return keys
 }
 
-// compare looks at the last operation of each rank of a group.
-func compare(last map[int]*Operation) []string {
+// standing is where a rank was: in its last operation, when its flight was written.
+type standing struct {
+	*Operation
+	written time.Time
+}
+
+// compare looks at where each rank of a group was.
+func compare(last map[int]standing) []string {
 	var first *Operation // the furthest, of the lowest rank
 	of := 0
 	for _, rank := range sorted(last) {
 		if first == nil || last[rank].Seq > first.Seq {
-			first, of = last[rank], rank
+			first, of = last[rank].Operation, rank
 		}
 	}
 	var out []string
 	for _, rank := range sorted(last) {
 		o := last[rank]
 		switch {
+		case o.Seq < first.Seq && o.written.Before(first.Started):
+			out = append(out, fmt.Sprintf("rank %d wrote its flight before rank %d began %s: its last was %s, %s", rank, of, first.Call, o.Call, o.State()))
 		case o.Seq < first.Seq:
 			out = append(out, fmt.Sprintf("rank %d has not begun %s, in which rank %d is: its last was %s, %s", rank, first.Call, of, o.Call, o.State()))
 		case o.Call != first.Call:

@@ -77,6 +77,8 @@ func TestCompare(t *testing.T) {
 	for i := range old.Operations {
 		old.Operations[i].Epoch = 1
 	}
+	early := done(1)
+	early.Written = noon.Add(time.Second)
 	for name, c := range map[string]struct {
 		flights []*trace.Flight
 		want    []string
@@ -85,6 +87,7 @@ func TestCompare(t *testing.T) {
 		"agree":   {[]*trace.Flight{done(0), done(1), done(2)}, nil},
 		"older":   {[]*trace.Flight{done(0), old, done(2)}, nil},
 		"missing": {[]*trace.Flight{flown(0, 2), done(1), flown(2, 2)}, []string{"rank 0 was in #3", "rank 1 has not begun #3 barrier (tree), in which rank 0 is: its last was #2 barrier (tree), ended", "rank 2 was in #3"}},
+		"early":   {[]*trace.Flight{flown(0, 2), early, flown(2, 2)}, []string{"rank 0 was in #3", "rank 1 wrote its flight before rank 0 began #3 barrier (tree): its last was #2 barrier (tree), ended", "rank 2 was in #3"}},
 		"other":   {[]*trace.Flight{flown(0, 2), other, failed}, []string{"rank 0 was in #3 barrier", "rank 1 called #3 allreduce of 7 float32 (sum, ring) where rank 0 called #3 barrier (tree)", "rank 1 was in", "rank 2: #3 barrier (tree) failed: rank 1 called something else"}},
 	} {
 		got := trace.Compare(c.flights)
