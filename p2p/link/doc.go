@@ -50,8 +50,9 @@
 // added. A handler is one more for each request. New starts nothing. The read loop never waits for anything but bytes,
 // so that silence means silence. The caller of a method may be any goroutine unless the method says otherwise.
 //
-// For a quarter of a millisecond after a frame the read loop looks at its socket between yields before it sleeps for it, while that mostly
-// has success and CPUs are free: to be woken, and to wake, costs more than most of what a peer does for a call.
+// For a quarter of a millisecond after a frame the read loop looks at its socket between yields before it sleeps for it, if that is
+// a Unix socket and the bulk Comm is none of sockets, while that mostly has success and CPUs are free: to be woken, and to wake, costs more than
+// most of what a peer does for a call.
 //
 // # Wire format
 //

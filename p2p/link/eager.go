@@ -35,7 +35,8 @@ const (
 // eager reads a connection: it looks for bytes for a while before it sleeps for them. One goroutine reads.
 type eager struct {
 	net.Conn
-	raw   syscall.RawConn // nil: it cannot look
+	raw   syscall.RawConn // nil: it does not look
+	calm  atomic.Bool     // it does not look for now
 	began time.Time
 	moved atomic.Int64 // when a frame went or came, since began
 
@@ -46,10 +47,11 @@ type eager struct {
 	hope
 }
 
-// newEager is of a socket from which the first bytes were read already, or of another connection, at which it does not look.
+// newEager is of a Unix socket from which the first bytes were read already, or of another connection, at which it does not look: over TCP
+// it gains nothing.
 func newEager(conn net.Conn) *eager {
 	e := &eager{Conn: conn, began: time.Now()}
-	if c, ok := conn.(syscall.Conn); ok {
+	if c, ok := conn.(syscall.Conn); ok && conn.RemoteAddr().Network() == "unix" {
 		e.raw, _ = c.SyscallConn() // without it, it does not look
 	}
 	e.try = func(fd uintptr) bool {
@@ -64,7 +66,7 @@ func (e *eager) touch() { e.moved.Store(int64(time.Since(e.began))) }
 
 // Read implements io.Reader.
 func (e *eager) Read(b []byte) (n int, err error) {
-	if e.raw != nil && len(b) > 0 && e.looks() {
+	if e.raw != nil && !e.calm.Load() && len(b) > 0 && e.looks() {
 		n = e.look(b)
 	}
 	if n <= 0 {

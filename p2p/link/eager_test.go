@@ -100,6 +100,20 @@ func TestEagerSleeps(t *testing.T) {
 	}
 }
 
+// A reader that is calm sleeps at once.
+func TestCalm(t *testing.T) {
+	near, far := sockets(t)
+	e := newEager(near)
+	e.calm.Store(true)
+	e.vain = 1 // which a look with success would change
+	if _, err := far.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := e.Read(make([]byte, 1)); n != 1 || err != nil || e.vain != 1 {
+		t.Errorf("read %d bytes, %v, %d", n, err, e.vain)
+	}
+}
+
 // Any connection is read; what is no socket is not looked at.
 func TestEagerOfAPipe(t *testing.T) {
 	near, far := net.Pipe()

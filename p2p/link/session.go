@@ -212,6 +212,8 @@ func (s *session) openComm(ctx context.Context, epoch uint32) (Comm, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, pairTimeout, fmt.Errorf("no comm within %v", pairTimeout))
 	defer cancel()
 	comm, err := s.pair(ctx, conns, s.rank)
+	p, ok := comm.(p2p.Patient)
+	s.in.calm.Store(!ok || !p.Patient()) // while one looks the runtime is late to notice bytes at the sockets of a Comm
 	s.giveUp(err)
 	return comm, err
 }
