@@ -12,6 +12,7 @@ import (
 
 	"hcclps/p2p"
 	"hcclps/p2p/inproc"
+	"hcclps/trace"
 )
 
 // rig is two ends of a pair in one process. Signals go through channels; Comms are ranks of inproc worlds that the test can spoil.
@@ -66,6 +67,7 @@ type rigConfig struct {
 	sure   bool          // Comms are Confirmers
 	calm   bool          // and Patient
 	wrap   func(epoch uint32, rank int, c p2p.Comm) (p2p.Comm, error)
+	trace  [2]*trace.Recorder
 }
 
 func newRig(t *testing.T, cfg rigConfig) *rig {
@@ -78,7 +80,7 @@ func newRig(t *testing.T, cfg rigConfig) *rig {
 	}
 	for rank := range 2 {
 		end, err := p2p.NewTransfer(p2p.TransferConfig{
-			Rank: rank, Peer: "other", Policy: cfg.policy,
+			Rank: rank, Peer: "other", Policy: cfg.policy, Trace: cfg.trace[rank], Pair: 7,
 			Open: func(ctx context.Context, epoch uint32) (p2p.RunningComm, error) { return r.open(ctx, epoch, rank) },
 			Post: func(s p2p.Signal) { r.wires[1-rank] <- s },
 		})
