@@ -3,8 +3,10 @@ package trace_test
 import (
 	"bytes"
 	"flag"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -189,5 +191,46 @@ func TestManyWords(t *testing.T) {
 	}
 	if different["name 0"] != 1 || different["..."] == 0 || len(different) > 1<<16 {
 		t.Errorf("%d different names, %d of them ...", len(different), different["..."])
+	}
+}
+
+// TestAnyOrder begins and ends spans as nobody should, on tracks of both kinds: the trace is good all the same.
+func TestAnyOrder(t *testing.T) {
+	for seed := range uint64(200) {
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			r := trace.New(trace.Config{Records: 1 << 10})
+			r.Start()
+			tracks := []*trace.Track{r.Track("a", "nested"), r.Lanes("b", "lanes"), r.For("part").Track("a", "nested")}
+			var open []trace.Span
+			for range 20 + rng.IntN(3000) {
+				switch tr := tracks[rng.IntN(len(tracks))]; rng.IntN(6) {
+				case 0, 1:
+					s := tr.Begin("span")
+					s.Out = uint64(rng.IntN(50))
+					open = append(open, s)
+				case 2, 3:
+					if n := len(open); n > 0 {
+						i := rng.IntN(n)
+						open[i].Join(uint64(rng.IntN(50)))
+						open[i].Join(uint64(rng.IntN(50)))
+						open[i].End()
+						open[i].End()
+						open = slices.Delete(open, i, i+1)
+					}
+				case 4:
+					tr.Mark("mark")
+				default:
+					<-time.After(time.Duration(rng.IntN(3)) * time.Nanosecond)
+				}
+			}
+			tr := r.Trace()
+			if err := trace.Check(tr, false); err != nil {
+				t.Errorf("seed %d: %v", seed, err)
+			}
+			if m := trace.Merge(tr); trace.Check(&m.Trace, true) != nil {
+				t.Errorf("seed %d, merged: %v", seed, trace.Check(&m.Trace, true))
+			}
+		})
 	}
 }
