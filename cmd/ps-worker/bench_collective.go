@@ -70,7 +70,7 @@ func benchCollectiveCommand(op collective.Op) *cli.Command {
 			flags,
 			&cli.IntFlag{Name: "tensors", Usage: "`N` that make up the size, fused; default: one, as it is"},
 			&cli.BoolFlag{Name: "scattered", Usage: "they do not lie one behind the other"},
-			&cli.StringFlag{Name: "threshold", Usage: "of a bucket of tensors; default: " + strconv.Itoa(collective.DefaultThreshold>>10) + "KiB"},
+			&cli.StringFlag{Name: "threshold", Usage: "of a bucket of tensors; default: " + strconv.Itoa(collective.DefaultThreshold>>20) + "MiB, in shared memory " + strconv.Itoa(collective.SharedThreshold>>20) + "MiB"},
 		)
 	}
 	return &cli.Command{

@@ -9,8 +9,15 @@ import (
 	"hcclps/p2p"
 )
 
-// DefaultThreshold is the bytes at which a bucket of tensors is reduced.
-const DefaultThreshold = 1 << 20
+// The bytes at which a bucket of tensors is reduced, unless it is said. A sweep over 64 KiB to 4 MiB chose them: messages of a Comm overlap with the copies of the
+// next bucket, while in memory that all ranks share there is little to overlap with, and each operation wakes its waiters.
+const (
+	DefaultThreshold = 1 << 20
+	SharedThreshold  = 4 << 20
+)
+
+// mostAllocated bounds the bytes of flat buffers that a Fusion takes of the group's memory, which are there for good.
+const mostAllocated = 64 << 20
 
 // FusionConfig says what a Fusion reduces. All ranks have the same.
 type FusionConfig struct {
@@ -18,13 +25,16 @@ type FusionConfig struct {
 	Reduction Reduction
 	// Wire is what float32 elements travel as, see AllReduceAs; 0: as they are.
 	Wire p2p.DType
-	// Threshold is the most bytes of a bucket; 0: DefaultThreshold. A tensor at least as large is reduced where it lies.
+	// Threshold is the most bytes of a bucket; 0: DefaultThreshold, or SharedThreshold where all ranks share memory. A tensor at least as large is reduced where it lies.
 	Threshold int
 }
 
 // Fusion reduces many small tensors as few large ones: AllReduce in place, of buckets that are filled in the order in which tensors become ready. The
 // order and the sizes must be the same on all ranks; where they are not, the fingerprints differ. Its methods may be called concurrently by who
 // can vouch for the order.
+//
+// Tensors that are added in the order in which they lie in one piece of memory, without gaps, are reduced where they lie: so let gradients be slices of one
+// slice, in the order in which they become ready. Others are copied into a flat buffer and back, which takes longer than their reduction where ranks share memory.
 type Fusion struct {
 	g   *Group
 	cfg FusionConfig
@@ -32,15 +42,21 @@ type Fusion struct {
 	mu   sync.Mutex // held while a bucket is filled and posted, which keeps the order
 	open *Bucket    // being filled; nil: none
 
+	sizes []int // to work in
+
 	freeing sync.Mutex
-	free    [][]byte // flat buffers that no bucket uses
+	free    [][]byte   // flat buffers that no bucket uses
+	lists   [][][]byte // and lists of tensors
+
+	allocated int // bytes of flat buffers that are the group's
 }
 
 // Bucket is tensors that are reduced together. Any number of goroutines may wait for it.
 type Bucket struct {
-	flat    []byte
-	used    int
+	run     []byte // all tensors, while they lie one behind the other
+	flat    []byte // else their copies
 	tensors [][]byte
+	used    int
 	done    chan struct{}
 	err     error     // written before done is closed, like
 	ended   time.Time // when that was
@@ -49,7 +65,9 @@ type Bucket struct {
 // Fuse makes a Fusion, whose buckets are operations of this group.
 func (g *Group) Fuse(cfg FusionConfig) (*Fusion, error) {
 	if cfg.Threshold == 0 {
-		cfg.Threshold = DefaultThreshold
+		if cfg.Threshold = DefaultThreshold; g.choose.together {
+			cfg.Threshold = SharedThreshold
+		}
 	}
 	a := g.check(AllReduce, cfg.DType).reduction(cfg.Reduction)
 	if cfg.Wire != 0 && cfg.Wire != cfg.DType {
@@ -67,8 +85,8 @@ func (g *Group) Fuse(cfg FusionConfig) (*Fusion, error) {
 // Add takes a tensor that is ready. It belongs to the group until the Bucket has ended; then it holds the result. A bucket that is full is
 // reduced at once; the last one waits for Flush.
 func (f *Fusion) Add(tensor p2p.Buffer) *Bucket {
-	a := f.g.check(AllReduce, f.cfg.DType).buffers(tensor, 1, tensor, 1)
-	if a.err != nil {
+	if tensor.IsDevice() || tensor.Len()%f.cfg.DType.Size() != 0 {
+		a := f.g.check(AllReduce, f.cfg.DType).buffers(tensor, 1, tensor, 1)
 		b := &Bucket{done: make(chan struct{}), err: fmt.Errorf("fuse tensor: %w", a.err)}
 		close(b.done)
 		return b
@@ -85,15 +103,38 @@ func (f *Fusion) Add(tensor p2p.Buffer) *Bucket {
 		f.post()
 	}
 	if f.open == nil {
-		f.open = &Bucket{flat: f.take(), done: make(chan struct{})}
+		f.open = &Bucket{tensors: f.list(), done: make(chan struct{})}
 	}
 	b := f.open
-	b.used += copy(b.flat[b.used:], data)
-	b.tensors = append(b.tensors, data)
+	f.put(b, data)
 	if b.used == f.cfg.Threshold {
 		f.post()
 	}
 	return b
+}
+
+// put adds a tensor to the open bucket.
+func (f *Fusion) put(b *Bucket, data []byte) {
+	b.tensors = append(b.tensors, data)
+	switch {
+	case b.flat != nil:
+		copy(b.flat[b.used:], data)
+	case b.used == 0:
+		b.run = data
+	case adjoins(b.run, data):
+		b.run = b.run[:b.used+len(data)]
+	default:
+		b.flat = f.take()
+		copy(b.flat, b.run)
+		copy(b.flat[b.used:], data)
+		b.run = nil
+	}
+	b.used += len(data)
+}
+
+// adjoins says whether b lies right behind a, in the same slice.
+func adjoins(a, b []byte) bool {
+	return len(b) == 0 || cap(a)-len(a) >= len(b) && &a[:len(a)+1][len(a)] == &b[0]
 }
 
 // Flush begins to reduce what has been added since the last bucket was full. All ranks call it at the same place.
@@ -109,21 +150,23 @@ func (f *Fusion) Flush() {
 func (f *Fusion) post() {
 	b := f.open
 	f.open = nil
-	sizes := make([]int, len(b.tensors))
-	for i, t := range b.tensors {
-		sizes[i] = len(t)
+	f.sizes = f.sizes[:0]
+	for _, t := range b.tensors {
+		f.sizes = append(f.sizes, len(t))
 	}
-	flat := p2p.Bytes(b.flat[:b.used])
-	f.reduce(flat, digest(sizes), func(err error) {
+	data := b.run
+	if b.flat != nil {
+		data = b.flat[:b.used]
+	}
+	f.reduce(p2p.Bytes(data), digest(f.sizes), func(err error) {
 		at := 0
 		for _, t := range b.tensors {
-			if err == nil {
+			if err == nil && b.flat != nil {
 				copy(t, b.flat[at:])
 			}
 			at += len(t)
 		}
-		f.give(b.flat)
-		b.flat, b.tensors = nil, nil
+		f.give(b)
 		b.end(err)
 	})
 }
@@ -145,13 +188,35 @@ func (f *Fusion) take() []byte {
 		f.free = f.free[:n-1]
 		return b
 	}
+	if f.g.all.shared != nil && f.allocated+f.cfg.Threshold <= mostAllocated { // what is copied there need not be copied again
+		f.allocated += f.cfg.Threshold
+		if b, err := f.g.Alloc(f.cfg.Threshold); err == nil {
+			return b.Host()
+		}
+	}
 	return make([]byte, f.cfg.Threshold)
 }
 
-func (f *Fusion) give(b []byte) {
+func (f *Fusion) list() [][]byte {
 	f.freeing.Lock()
 	defer f.freeing.Unlock()
-	f.free = append(f.free, b)
+	if n := len(f.lists); n > 0 {
+		l := f.lists[n-1]
+		f.lists = f.lists[:n-1]
+		return l
+	}
+	return nil
+}
+
+// give takes back what a bucket has used.
+func (f *Fusion) give(b *Bucket) {
+	f.freeing.Lock()
+	defer f.freeing.Unlock()
+	if b.flat != nil {
+		f.free = append(f.free, b.flat)
+	}
+	f.lists = append(f.lists, b.tensors[:0])
+	b.run, b.flat, b.tensors = nil, nil, nil
 }
 
 func (b *Bucket) end(err error) {
@@ -168,6 +233,11 @@ func (b *Bucket) Done() <-chan struct{} { return b.done }
 // Wait returns the error of the bucket when it has ended. If ctx ends first it returns the cause, and the bucket goes on. A bucket that
 // is not full ends only after Flush.
 func (b *Bucket) Wait(ctx context.Context) error {
+	select { // one of many tensors of a bucket that has ended
+	case <-b.done:
+		return b.err
+	default:
+	}
 	select {
 	case <-b.done:
 		return b.err

@@ -58,6 +58,61 @@ func TestFusion(t *testing.T) {
 	}
 }
 
+// Ranks whose tensors lie one behind the other work with ranks whose tensors do not, and nothing beside the tensors changes.
+func TestFusionWhereTensorsLie(t *testing.T) {
+	sizes := []int{100, 7, 0, 1, 300, 64, 0}
+	total := 0
+	for _, n := range sizes {
+		total += n
+	}
+	for _, gap := range []int{0, 1} { // elements, behind the third tensor
+		w := newWorld(t, 3, nil)
+		err := w.each(func(r int, g *collective.Group) error {
+			f, err := g.Fuse(collective.FusionConfig{DType: p2p.Int32, Reduction: collective.Sum, Threshold: 4096})
+			if err != nil {
+				return err
+			}
+			memory := tensor(p2p.Int32, total+2, uint64(r)) // the first and the last are nobody's
+			want := bytes.Clone(memory)
+			var whole [][]byte
+			for q := range 3 {
+				whole = append(whole, tensor(p2p.Int32, total+2, uint64(q)))
+			}
+			copy(want[4:4*(total+1)], reduced(p2p.Int32, collective.Sum, whole)[4:])
+			at := 4
+			var got [][]byte
+			var last *collective.Bucket
+			for i, n := range sizes {
+				part := memory[at : at+4*n]
+				if r == 1 || gap == 1 && r == 2 && i == 3 {
+					part = bytes.Clone(part) // elsewhere
+				}
+				got = append(got, part)
+				last = f.Add(p2p.Bytes(part))
+				at += 4 * n
+			}
+			f.Flush()
+			if err := last.Wait(t.Context()); err != nil {
+				return err
+			}
+			at = 4
+			for i, n := range sizes {
+				if !bytes.Equal(got[i], want[at:at+4*n]) {
+					return errors.New("a tensor is wrong")
+				}
+				at += 4 * n
+			}
+			if r == 0 && !bytes.Equal(memory, want) {
+				return errors.New("memory beside the tensors has changed")
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestFusionOfOtherTensors(t *testing.T) {
 	w := newWorld(t, 2, nil)
 	sizes := [][]int{{10, 20}, {20, 10}}

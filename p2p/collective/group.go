@@ -43,8 +43,10 @@ type Config struct {
 	Piece int
 	// Transport is what the defaults of Inside and Across are for: "shm", "inproc", "tcp" or "hccl".
 	Transport string
-	// Inside and Across are measured constants between ranks of one host and between hosts; zero: the transport's defaults.
+	// Inside and Across are measured constants between ranks of one host and between hosts; zero: those of Measured, else the transport's defaults.
 	Inside, Across Link
+	// Measured is what the links are; nil: nobody has measured.
+	Measured *Calibration
 	// Watchdog is how long an operation may wait without any message coming or going, one of which may be as large as the operation where
 	// it is not cut into pieces; 0: DefaultWatchdog.
 	Watchdog time.Duration
@@ -115,6 +117,9 @@ func New(cfg Config) (*Group, error) {
 	if cfg.Watchdog == 0 {
 		cfg.Watchdog = DefaultWatchdog
 	}
+	if cfg.Inside == (Link{}) && cfg.Across == (Link{}) && cfg.Measured != nil && cfg.Measured.Ranks == size {
+		cfg.Inside, cfg.Across = cfg.Measured.Links(cfg.Hosts)
+	}
 	if cfg.Inside == (Link{}) {
 		cfg.Inside = defaultLink(cfg.Transport)
 	}
@@ -173,6 +178,7 @@ func (c *Config) validate(size int) error {
 	sorted := slices.Sorted(slices.Values(c.Ranks))
 	fault(len(slices.Compact(sorted)) != len(c.Ranks), "a rank is named twice in %v", c.Ranks)
 	fault(c.Hosts != nil && len(c.Hosts) != size, "%d numbers of hosts", len(c.Hosts))
+	fault(c.Measured != nil && c.Measured.Ranks != size, "links of other ranks were measured")
 	for i, r := range c.Apart {
 		fault(r < 0 || r >= size || slices.Contains(c.Apart[:i], r) || len(c.Apart) >= size, "ranks apart %v are not some of %d", c.Apart, size)
 	}
@@ -191,7 +197,7 @@ func (c *Config) validate(size int) error {
 
 // digest is a checksum of numbers.
 func digest(numbers []int) uint32 {
-	var b []byte
+	b := make([]byte, 0, 8*len(numbers))
 	for _, n := range numbers {
 		b = binary.LittleEndian.AppendUint64(b, uint64(n))
 	}
@@ -269,6 +275,9 @@ func (g *Group) sub(ctx context.Context, ranks []int, change func(*Config)) (*Gr
 		if slices.Contains(g.cfg.Apart, r) && len(sub.Apart) < len(ranks)-1 {
 			sub.Apart = append(sub.Apart, i)
 		}
+	}
+	if c := g.cfg.Measured; c != nil {
+		sub.Measured = c.Of(ranks)
 	}
 	change(&sub)
 	me := slices.Index(ranks, g.Rank())

@@ -20,6 +20,9 @@ type Spec struct {
 	Sizes      []int                // bytes
 	OutOfPlace bool                 // results go into other memory than what is sent
 	Alloc      bool                 // buffers are the group's own, which the ranks of a host read in place
+	Tensors    int                  // an AllReduce in place is of so many tensors that are fused; 0: of one that is not
+	Scattered  bool                 // they do not lie one behind the other
+	Threshold  int                  // bytes of a bucket; 0: the default
 	Time       time.Duration        // of a size, about; default 1 s
 	Rounds     int                  // of which the median counts; default 5
 }
@@ -77,7 +80,11 @@ func Measure(ctx context.Context, g *collective.Group, spec Spec, report func(Re
 	var ops []*operation
 	results := make([]Result, len(spec.Sizes))
 	for i, size := range spec.Sizes {
-		ops = append(ops, newOperation(g, spec, size, x, y))
+		o, err := newOperation(g, spec, size, x, y)
+		if err != nil {
+			return err
+		}
+		ops = append(ops, o)
 		if err := b.prepare(ctx, ops[i], &results[i]); err != nil {
 			return fmt.Errorf("measure %v of %d bytes: %w", spec.Op, size, err)
 		}

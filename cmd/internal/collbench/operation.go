@@ -16,10 +16,11 @@ type operation struct {
 	size  int // bytes in the sense of nccl-tests: of the larger of what is sent and received
 
 	send, recv []byte
+	fused      *fused // nil: one call
 }
 
 // newOperation sets an operation up in buffers that have room for any of the sizes.
-func newOperation(g *collective.Group, spec Spec, size int, a, b []byte) *operation {
+func newOperation(g *collective.Group, spec Spec, size int, a, b []byte) (*operation, error) {
 	o := &operation{g: g, spec: spec}
 	width, parts := spec.DType.Size(), 1
 	if spec.Op != collective.AllReduce && spec.Op != collective.Broadcast {
@@ -43,7 +44,12 @@ func newOperation(g *collective.Group, spec Spec, size int, a, b []byte) *operat
 	default:
 		o.recv = o.send
 	}
-	return o
+	if spec.Tensors == 0 || spec.Op != collective.AllReduce {
+		return o, nil
+	}
+	var err error
+	o.fused, err = newFused(g, spec, o.send)
+	return o, err
 }
 
 // room is how many bytes a buffer needs for an operation of a size.
@@ -55,6 +61,9 @@ func (o *operation) call(ctx context.Context) error {
 	var w *collective.Work
 	switch o.spec.Op {
 	case collective.AllReduce:
+		if o.fused != nil {
+			return o.fused.call(ctx)
+		}
 		w = o.g.AllReduce(send, recv, t, r)
 	case collective.ReduceScatter:
 		w = o.g.ReduceScatter(send, recv, t, r)
@@ -74,8 +83,14 @@ func (o *operation) call(ctx context.Context) error {
 func (o *operation) check(ctx context.Context) (int, error) {
 	clear(o.recv)
 	o.fill()
+	if o.fused != nil {
+		o.fused.scatter(o.send)
+	}
 	if err := o.call(ctx); err != nil {
 		return 0, err
+	}
+	if o.fused != nil {
+		o.fused.gather(o.send)
 	}
 	return o.wrong(), nil
 }
