@@ -81,6 +81,26 @@ func (g *Group) Regroup(ctx context.Context, p Grouping) (*Group, error) {
 	return next, nil
 }
 
+// Of is what was measured between some of the ranks, in the order of their new numbers.
+func (c *Calibration) Of(ranks []int) *Calibration {
+	of := *c
+	of.Ranks = len(ranks)
+	of.Latency, of.Bandwidth, of.Alone = pick(c.Latency, ranks), pick(c.Bandwidth, ranks), pick(c.Alone, ranks)
+	return &of
+}
+
+func pick[T any](m [][]T, ranks []int) [][]T {
+	var rows [][]T
+	for _, a := range ranks {
+		var row []T
+		for _, b := range ranks {
+			row = append(row, m[a][b])
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
 // planner looks at a calibration.
 type planner struct{ c *Calibration }
 

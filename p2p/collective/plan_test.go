@@ -18,7 +18,7 @@ import (
 
 // linked is a calibration of links whose rates and latencies are given by a function.
 func linked(ranks int, link func(a, b int) (rate float64, latency time.Duration)) *collective.Calibration {
-	c := &collective.Calibration{Ranks: ranks}
+	c := &collective.Calibration{Ranks: ranks, Reduce: 1e9, Ports: 1}
 	for a := range ranks {
 		c.Alone, c.Bandwidth = append(c.Alone, make([]float64, ranks)), append(c.Bandwidth, make([]float64, ranks))
 		c.Latency = append(c.Latency, make([]time.Duration, ranks))

@@ -239,3 +239,48 @@ func TestASubGroupFailsAlone(t *testing.T) {
 		})
 	})
 }
+
+// A group says where its members are, what carries their bytes and what the links were measured to be, and so does one of some of them.
+func TestTopology(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		members, leave := together(t, 4)
+		defer leave()
+		measured := linked(4, func(a, b int) (float64, time.Duration) { return float64(10*a + b), time.Duration(a + b) })
+		var all sync.WaitGroup
+		for r, m := range members {
+			all.Go(func() {
+				comm, err := m.Comm(t.Context(), "all", nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				g, err := collective.New(collective.Config{
+					Comm: comm, Hosts: m.Hosts(), Measured: measured,
+					Open: func(ctx context.Context, ranks []int) (p2p.Comm, error) { return m.Comm(ctx, "", ranks) },
+				})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				top := g.Topology()
+				want := []string{"tcp", "tcp", "tcp", "tcp"}
+				want[r] = ""
+				if fmt.Sprint(top.Ranks, top.Hosts, top.Transport) != fmt.Sprint([]int{0, 1, 2, 3}, []int{0, 0, 1, 1}, want) || top.Measured != measured {
+					t.Errorf("rank %d: %+v", r, top)
+				}
+				if r > 0 {
+					sub, err := g.Sub(t.Context(), []int{3, 1, 2})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					top = sub.Topology()
+					if fmt.Sprint(top.Ranks, top.Hosts) != "[3 1 2] [1 0 1]" || top.Measured.Alone[0][1] != 13 || top.Measured.Latency[1][2] != 3 {
+						t.Errorf("rank %d: %+v", r, top)
+					}
+				}
+			})
+		}
+		all.Wait()
+	})
+}

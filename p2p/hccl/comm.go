@@ -93,6 +93,9 @@ func (c *Comm) Rank() int { return c.rank }
 // Size is 2.
 func (c *Comm) Size() int { return 2 }
 
+// Transport says what carries the bytes, for people.
+func (c *Comm) Transport() string { return "hccl" }
+
 // Stats tells what was moved so far.
 func (c *Comm) Stats() Stats {
 	c.mu.Lock()

@@ -46,6 +46,9 @@ func (c *Comm) Rank() int { return c.rank }
 // Size is 2.
 func (c *Comm) Size() int { return 2 }
 
+// Transport says what carries the bytes, for people.
+func (c *Comm) Transport() string { return "shm" }
+
 // Isend implements p2p.Comm. A message from memory of Alloc is not copied on this side.
 func (c *Comm) Isend(peer int, b p2p.Buffer) *p2p.Request {
 	if b.IsDevice() {

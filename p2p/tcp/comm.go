@@ -77,6 +77,9 @@ func (c *Comm) Rank() int { return c.rank }
 // Size is 2.
 func (c *Comm) Size() int { return 2 }
 
+// Transport says what carries the bytes, for people.
+func (c *Comm) Transport() string { return "tcp" }
+
 // Isend implements p2p.Comm.
 func (c *Comm) Isend(peer int, b p2p.Buffer) *p2p.Request {
 	return c.post(peer, b, func(done p2p.Completion) {

@@ -50,6 +50,18 @@ func (c *Comm) Size() int { return len(c.ranks) }
 // Ranks are the Comm's ranks in the World, by rank of the Comm.
 func (c *Comm) Ranks() []int { return append([]int(nil), c.ranks...) }
 
+// Transport says for people what carries the bytes to and from a rank of the Comm; "" if its pair does not say.
+func (c *Comm) Transport(peer int) string {
+	if peer < 0 || peer >= len(c.lanes) || c.lanes[peer] == nil {
+		return ""
+	}
+	named, _ := c.lanes[peer].pair.(interface{ Transport() string })
+	if named == nil {
+		return ""
+	}
+	return named.Transport()
+}
+
 // Isend implements p2p.Comm.
 func (c *Comm) Isend(peer int, b p2p.Buffer) *p2p.Request {
 	l, err := c.lane(peer)

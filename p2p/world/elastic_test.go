@@ -38,7 +38,7 @@ func playElastic(ctx context.Context, transport string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	cfg.Pair, cfg.Info = bulk.Pair, fmt.Sprintf("process %d", os.Getpid())
+	cfg.Pair, cfg.Info, cfg.Gather = bulk.Pair, fmt.Sprintf("process %d", os.Getpid()), 2*time.Second
 	if cfg.Network, err = backend.OpenSockets(backend.Sockets{}); err != nil {
 		return err
 	}
@@ -152,6 +152,62 @@ func TestElasticProcesses(t *testing.T) {
 			}
 			e.end()
 		})
+	}
+}
+
+// Two are killed within moments, so that one dies while the others rebuild, and two come at the same time; the rendezvous may be among the dead.
+func TestElasticProcessesDieTogether(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	const n = 8
+	at := freePort(t)
+	e := &elastic{t: t}
+	for r := range n {
+		e.ranks = append(e.ranks, e.start(ctx, r, n, at, backend.SHM))
+	}
+	e.await(n)
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 4 {
+		for i := range 2 {
+			victim := rng.IntN(2) * rng.IntN(len(e.ranks)) // often rank 0
+			if i == 1 {
+				wait(ctx, time.Duration(rng.IntN(30))*time.Millisecond)
+			}
+			dead := e.ranks[victim]
+			check(t, dead.cmd.Process.Kill())
+			_ = dead.cmd.Wait() // it was killed
+			e.ranks = slices.Delete(e.ranks, victim, victim+1)
+		}
+		e.await(n - 2)
+		for range 2 {
+			e.ranks = append(e.ranks, e.start(ctx, rng.IntN(n), n, at, backend.SHM))
+		}
+		e.await(n)
+	}
+	e.end()
+}
+
+// await reads what all say until all are in one epoch of size ranks.
+func (e *elastic) await(size int) {
+	e.t.Helper()
+	epochs := make([]int, len(e.ranks))
+	for highest := 1; slices.ContainsFunc(epochs, func(n int) bool { return n < highest }); {
+		for i, c := range e.ranks {
+			for epochs[i] < highest {
+				var rank, of, joined, files int
+				line := c.line(e.t)
+				if strings.HasPrefix(line, "verdict") {
+					continue
+				}
+				if _, err := fmt.Sscanf(line, "epoch %d rank %d of %d joined %d files %d", &epochs[i], &rank, &of, &joined, &files); err != nil {
+					e.t.Fatalf("a rank says %q", line)
+				}
+				if of != size {
+					epochs[i] = 0
+				}
+				highest = max(highest, epochs[i])
+			}
+		}
 	}
 }
 
