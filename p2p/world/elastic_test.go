@@ -39,6 +39,7 @@ func playElastic(ctx context.Context, transport string, out io.Writer) error {
 		return err
 	}
 	cfg.Pair, cfg.Info, cfg.Gather = bulk.Pair, fmt.Sprintf("process %d", os.Getpid()), 2*time.Second
+	cfg.Suspect = 20 * time.Second // the machine may be busy, and a process that is killed is heard of at once
 	if cfg.Network, err = backend.OpenSockets(backend.Sockets{}); err != nil {
 		return err
 	}
@@ -236,6 +237,7 @@ func (e *elastic) start(ctx context.Context, rank, size int, at *net.TCPAddr, tr
 func (e *elastic) kill(victim int) {
 	e.t.Helper()
 	dead := e.ranks[victim]
+	killed := time.Now()
 	check(e.t, dead.cmd.Process.Kill())
 	e.ranks = slices.Delete(e.ranks, victim, victim+1)
 	for r, c := range e.ranks {
@@ -244,6 +246,7 @@ func (e *elastic) kill(victim int) {
 			e.t.Errorf("who is rank %d now says %q, want that %s", r, line, want)
 		}
 	}
+	e.t.Logf("rank %d was named by all within %v", victim, time.Since(killed).Round(time.Millisecond))
 	_ = dead.cmd.Wait() // it was killed
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -347,6 +348,34 @@ func TestStraggler(t *testing.T) {
 		_, err = late.w.Rebuild(t.Context())
 		want(t, err, p2p.ErrClosed)
 	})
+}
+
+// A straggler in whose process the rendezvous is leaves too, and the others go on from there.
+func TestStragglerWithTheRendezvous(t *testing.T) {
+	for _, at := range []place{rankZero, byRegister} {
+		t.Run(string(at), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newTroupe(t, 4, at, nil)
+				host := 0
+				if at == byRegister {
+					host = slices.IndexFunc(p.actors, func(a *actor) bool { return strings.Contains(p.register.text, " "+a.host+":") })
+				}
+				late := p.actors[host]
+				late.w.Fail("stuck")
+				p.hear(host)
+				p.actors = slices.Delete(p.actors, host, host+1)
+				p.rebuild(2)
+				_, err := late.w.Rebuild(t.Context())
+				want(t, err, p2p.ErrRefused, "epoch 2", "went on without it")
+				_ = late.end()
+				p.hear(-1)
+				p.rebuild(3)
+				p.kill(1)
+				p.hear(1)
+				p.rebuild(4)
+			})
+		})
+	}
 }
 
 // One that asks for it alone draws the others in.
