@@ -82,8 +82,10 @@ type sharing struct {
 	// Of the current operation:
 	said  bool
 	met   bool
-	done  bool   // own part of a zero-copy form
-	at    [3]int // pieces shown, reduced and taken
+	done  bool     // own part of a zero-copy form
+	at    [3]int   // pieces shown, reduced and taken
+	views [][]byte // of parts
+	block []byte   // to fold in
 	parts [][]byte
 	waits struct {
 		rank, word int
@@ -103,7 +105,7 @@ func newSharing(s Shared, members []int, me int) (*sharing, error) {
 	if at, ok := s.Offset(b); !ok || at != 0 {
 		return nil, errors.New("shared memory is in use already: a group needs one of its own")
 	}
-	return &sharing{Shared: s, members: members, me: me, own: s.Memory(me), parts: make([][]byte, len(members))}, nil
+	return &sharing{Shared: s, members: members, me: me, own: s.Memory(me), parts: make([][]byte, len(members)), views: make([][]byte, len(members))}, nil
 }
 
 // begin prepares for the next operation.

@@ -68,7 +68,35 @@ func (t team) foldSlots(v vector, dst, mine []byte, i int, cut func(slot []byte)
 			s.parts[r] = cut(s.slot(s.stageA(), r, i))
 		}
 	}
-	v.fold(dst, s.parts)
+	t.fold(v, dst)
+}
+
+// foldBlock is how much is folded before it is written elsewhere.
+const foldBlock = 32 << 10
+
+// fold folds s.parts into dst, which may be this rank's.
+func (t team) fold(v vector, dst []byte) {
+	for lo := 0; lo < len(dst); lo += foldBlock {
+		hi := min(lo+foldBlock, len(dst))
+		t.foldSpan(v, dst[lo:hi], lo, hi)
+	}
+}
+
+// foldSpan folds bytes lo to hi, at most foldBlock, of s.parts.
+func (t team) foldSpan(v vector, dst []byte, lo, hi int) {
+	s := t.shared
+	for r, p := range s.parts {
+		s.views[r] = p[lo:hi]
+	}
+	if s.me < 2 || !same(dst, s.views[s.me]) {
+		v.fold(dst, s.views)
+		return
+	}
+	if s.block == nil { // a fold of more than two goes fast only into memory of its own
+		s.block = make([]byte, foldBlock)
+	}
+	v.fold(s.block[:hi-lo], s.views)
+	copy(dst, s.block)
 }
 
 // room is the most bytes that each of p parts of a piece has.
@@ -104,7 +132,7 @@ func (t team) foldShown(v vector, dst, mine []byte, n int, cut func(message []by
 			s.parts[r] = cut(t.shown(r, n))
 		}
 	}
-	v.fold(dst, s.parts)
+	t.fold(v, dst)
 }
 
 func nonNil(b []byte) []byte {

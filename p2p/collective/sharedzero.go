@@ -74,14 +74,11 @@ func (x *exchange) apart(exposed bool, do func() error) error {
 	return nil
 }
 
-// zeroBlock is how much is reduced before it is written to all.
-const zeroBlock = 32 << 10
-
 // zeroAllReduce reduces a slice of all ranks' buffers and writes it to all of them.
 func zeroAllReduce(t team, v vector, dst []byte) error {
 	s, p := t.shared, t.size()
 	return t.apart(true, func() error {
-		from, to := make([][]byte, p), make([][]byte, p)
+		to := make([][]byte, p)
 		for r := range p {
 			a, b := t.placesOf(r)
 			in, err := t.lies(r, a, len(dst))
@@ -92,16 +89,13 @@ func zeroAllReduce(t team, v vector, dst []byte) error {
 			if err != nil {
 				return err
 			}
-			from[r], to[r] = piece(in, v.width, s.me, p), piece(out, v.width, s.me, p)
+			s.parts[r], to[r] = piece(in, v.width, s.me, p), piece(out, v.width, s.me, p)
 		}
-		n := len(from[s.me])
-		for lo := 0; lo < n; lo += zeroBlock {
-			hi := min(lo+zeroBlock, n)
-			for r := range p {
-				s.parts[r] = from[r][lo:hi]
-			}
+		n := len(to[s.me])
+		for lo := 0; lo < n; lo += foldBlock {
+			hi := min(lo+foldBlock, n)
 			out := to[s.me][lo:hi]
-			v.fold(out, s.parts)
+			t.foldSpan(v, out, lo, hi)
 			v.finish(out, v.over)
 			for r := range p {
 				if r != s.me {
@@ -137,7 +131,7 @@ func zeroReduceScatter(t team, v vector, src, out []byte, parts cut) error {
 		for r := range from {
 			s.parts[r] = parts.part(from[r], s.me)
 		}
-		v.fold(out, s.parts)
+		t.fold(v, out)
 		return nil
 	})
 }

@@ -3,6 +3,7 @@ package region
 import (
 	"crypto/rand"
 	"errors"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,7 +27,7 @@ func Local(n int, config Config) ([]*Region, error) {
 			var m *mapping
 			if m, err = attach(l, own); err == nil {
 				r := newRegion(rank, m, own, make([]process, n))
-				r.local = true
+				r.local, r.crowd = true, true
 				all = append(all, r)
 				continue
 			}
@@ -42,5 +43,5 @@ func Local(n int, config Config) ([]*Region, error) {
 
 func newRegion(rank int, m *mapping, fd int, peers []process) *Region {
 	populate(m.bytes[:m.control()])
-	return &Region{rank: rank, mem: m, file: fd, peers: peers}
+	return &Region{rank: rank, mem: m, file: fd, peers: peers, crowd: len(peers) > runtime.NumCPU()}
 }

@@ -58,7 +58,8 @@ type Region struct {
 	file  int
 	local bool // the ranks are goroutines of one process
 
-	crowded int // waits to come that do not spin
+	crowd   bool // there are not CPUs for all ranks
+	crowded int  // waits to come that do not spin
 
 	mu        sync.Mutex
 	allocated uint64

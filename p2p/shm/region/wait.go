@@ -34,36 +34,35 @@ func (r *Region) Look(rank, word int, least uint64) uint64 {
 
 // look is Look when it must wait.
 func (r *Region) look(w *atomic.Uint64, least uint64) uint64 {
-	var began, burnt time.Time
-	spinning := r.crowded == 0 && !r.local
-	if r.crowded > 0 {
-		r.crowded--
+	began := time.Now()
+	if r.crowd || r.crowded > 0 {
+		r.crowded = max(0, r.crowded-1)
+	} else if v := spin(w, least, began); v >= least {
+		return v
 	}
-	for {
-		if spinning {
-			for range spinBatch {
-				if v := w.Load(); v >= least {
-					return v
-				}
-			}
-		}
-		now := time.Now()
-		if began.IsZero() {
-			began, burnt = now, now
-		}
-		if spinning && now.Sub(began) < spinFor {
-			continue
-		}
-		spinning = false
-		if now.Sub(burnt) > burnFor || now.Sub(began) > lookFor {
-			return w.Load()
-		}
+	for now, burnt := began, began; now.Sub(burnt) < burnFor && now.Sub(began) < lookFor; {
 		r.yield()
 		if v := w.Load(); v >= least {
 			return v
 		}
-		if after := time.Now(); after.Sub(now) > busyYield {
-			r.crowded, burnt = crowdFor, after
+		last := now
+		if now = time.Now(); now.Sub(last) > busyYield {
+			r.crowded, burnt = crowdFor, now
+		}
+	}
+	return w.Load()
+}
+
+// spin looks without pause for a moment.
+func spin(w *atomic.Uint64, least uint64, began time.Time) uint64 {
+	for {
+		for range spinBatch {
+			if v := w.Load(); v >= least {
+				return v
+			}
+		}
+		if time.Since(began) > spinFor {
+			return w.Load()
 		}
 	}
 }
