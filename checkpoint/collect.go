@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -171,6 +172,7 @@ func (s *Store) collect(ctx context.Context, floor uint64, done *Collected) erro
 		if err := s.needs(id, ids, needed); err != nil {
 			return err
 		}
+		s.mark(s.writing, id, -math.MaxInt32) // whoever committed it
 	}
 	// A writer whose base was deleted under it may need what that needed.
 	intents, unknown := s.intents(names, func(id uint64) bool { return s.spared(id, floor, ids) })

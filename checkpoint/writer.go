@@ -258,7 +258,7 @@ func (w *Writer) find(r *record, data []byte) (place, bool) {
 		return place{}, false
 	}
 	size, ok := w.from.packs[name]
-	if !ok || at.off > size-recordHead-int64(at.n) {
+	if !ok || at.off < packHead || at.off > size-recordHead-int64(at.n) {
 		return place{}, false
 	}
 	old, err := w.packs.chunk(name, r.kind, &at)
@@ -324,8 +324,9 @@ func (w *Writer) finish() (Part, error) {
 	return part, nil
 }
 
-// Cancel takes back what was written, unless the checkpoint is committed. It does
-// nothing the second time.
+// Cancel takes back what was written, unless the checkpoint is committed; it must
+// not be called while somebody may still commit the part. It does nothing the
+// second time.
 func (w *Writer) Cancel() error {
 	if w.closed {
 		return nil
