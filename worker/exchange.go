@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"hcclps/ps/wire"
 )
@@ -58,6 +59,7 @@ func (r *replica) trade(ctx context.Context, h head) (*round, error) {
 	defer r.waits.end(w)
 	o, err := r.peers.exchangeHeads(ctx, h)
 	if err == nil {
+		o.there = time.Now()
 		err = r.exchangeBodies(ctx, o)
 	}
 	for _, b := range r.early.buckets {

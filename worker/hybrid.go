@@ -87,7 +87,9 @@ func (h *hybrid) push(ctx context.Context, c *commit) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	out.loss = round.loss()
+	if out.loss = round.loss(); round.there.After(out.others) {
+		out.others = round.there
+	}
 	return out, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"time"
 
 	"hcclps/internal/vec"
 	"hcclps/ps/table"
@@ -159,7 +160,7 @@ func (r *replica) push(ctx context.Context, c *commit) (outcome, error) {
 	}
 	o, err := r.land(ctx)
 	if o != nil {
-		out.loss = o.loss()
+		out.loss, out.others = o.loss(), o.there
 	}
 	return out, err
 }
@@ -320,6 +321,7 @@ type round struct {
 	heads  []head
 	bodies [][]wire.Section
 	sums   []wire.Section // of dense tensors that were summed already
+	there  time.Time      // when all workers were
 }
 
 // loss is that of all workers.
