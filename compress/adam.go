@@ -150,9 +150,9 @@ func power(b float64, n int) float64 {
 	p := 1.0
 	for ; n > 0; n >>= 1 {
 		if n&1 == 1 {
-			p *= b
+			p = float64(p * b) // not fused with what follows
 		}
-		b *= b
+		b = float64(b * b)
 	}
 	return p
 }

@@ -83,7 +83,7 @@ func eachAscending(code []byte, n int, limit uint64, f func(i int, v uint64)) (r
 		for j := range count {
 			step := getBits(words, j*width) & mask
 			next := v + step + 1
-			if step == ^uint64(0) || next <= v || next > limit {
+			if next <= v || next > limit {
 				return nil, fmt.Errorf("decode ascending numbers: number %d of %d is over %d: %w", i+j, n, limit, ErrMalformed)
 			}
 			v = next

@@ -2,7 +2,9 @@ package compress_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -190,8 +192,79 @@ func TestSinkRefuses(t *testing.T) {
 
 // sinkOfEmptyTopK takes a frame of top-k with no code at all, for one element.
 func sinkOfEmptyTopK() error {
-	frame := []byte("hcf\x01\x07\x01\x01\x00\x00\x00\x00\x00")
-	return compress.NewSink(make([]float32, 1), compress.Set, len(frame)).Take(0, frame)
+	frame := sealed("hcf\x01\x07\x01\x01\x00")
+	s := compress.NewSink(make([]float32, 1), compress.Set, len(frame))
+	return errors.Join(s.Take(0, frame), s.Close())
+}
+
+// sealed is a frame with the right checksum.
+func sealed(frame string) []byte {
+	return binary.LittleEndian.AppendUint32([]byte(frame), crc32.Checksum([]byte(frame), crc32.MakeTable(crc32.Castagnoli)))
+}
+
+// TestCrafted: frames with the right checksum that no encoder has made.
+func TestCrafted(t *testing.T) {
+	const head, rows = "hcf\x01", "hcf\x01\x02\x82" // rows of fp16
+	for what, frame := range map[string]string{
+		"magic":                      "hcF\x01\x02\x01\x01\x02\x00\x00",
+		"version":                    "hcf\x02\x02\x01\x01\x02\x00\x00",
+		"no codec":                   head + "\x00\x01\x01\x02\x00\x00",
+		"an unknown codec":           head + "\x09\x01\x01\x02\x00\x00",
+		"nine dimensions":            head + "\x02\x09\x01\x01\x01\x01\x01\x01\x01\x01\x01\x02\x00\x00",
+		"an unknown flag":            head + "\x02\x41\x01\x02\x00\x00",
+		"a long varint":              head + "\x02\x01\x81\x00\x02\x00\x00",
+		"a varint over 64 bits":      head + "\x02\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x02\x00\x00",
+		"too many elements":          head + "\x07\x02\xff\xff\xff\xff\x7f\xff\xff\xff\xff\x7f\x01\x01",
+		"fewer bytes than elements":  head + "\x02\x01\x02\x02\x00\x00",
+		"more bytes than elements":   head + "\x06\x01\x08\x05\x00\x00\x00\x00\x00",
+		"rows of one dimension":      head + "\x02\x81\x01\x03\x00\x00\x00",
+		"no elements of top-k":       head + "\x07\x01\x04\x01\x00",
+		"more of them than there":    head + "\x07\x01\x01\x0b\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
+		"a number of top-k too many": head + "\x07\x01\x04\x0a\x01\x00\x00\x00\x80\x3f\x00\x00\x80\x3f",
+		"an index too far":           head + "\x07\x01\x04\x06\x01\x04\x00\x00\x80\x3f",
+		"a width of 65":              head + "\x07\x01\x04\x0c\x02\x00\x41\x01\x00\x00\x80\x3f\x00\x00\x80\x3f",
+		"a seed too short":           head + "\x08\x01\x04\x08\x01\x00\x00\x00\x00\x00\x00\x00",
+		"rows of top-k":              "hcf\x01\x07\x82\x01\x01\x04\x01\x01\x00\x00",
+		"rows of no elements":        rows + "\x01\x00\x02\x01\x01",
+		"no length of keys":          rows + "\x01\x01\x00",
+		"keys longer than all":       rows + "\x01\x01\x04\x09\x01\x00\x00",
+		"a row too few":              rows + "\x01\x01\x03\x01\x01\x00",
+		"a row too many":             rows + "\x01\x01\x06\x01\x01\x00\x00\x00\x00",
+		"a key too few":              rows + "\x02\x01\x06\x01\x01\x00\x00\x00\x00",
+		"a key too many":             rows + "\x01\x01\x05\x02\x01\x00\x00\x00",
+		"keys that go around":        rows + "\x02\x01\x0f\x0a\x0a\x40\xfb\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x00",
+		"one key twice, around":      rows + "\x02\x01\x0f\x0a\x0a\x40\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x00",
+	} {
+		b := sealed(frame)
+		f, _, err := compress.Open(b)
+		if err == nil {
+			err = f.Decode(make([]float32, f.Elements()), compress.Set)
+		}
+		if err == nil && f.Rows {
+			_, err = f.Keys(nil)
+		}
+		if !errors.Is(err, compress.ErrMalformed) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	good, _, err := compress.Open(sealed(rows + "\x02\x01\x0f\x0a\x0a\x40\xf4\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x3c"))
+	keys, errKeys := good.Keys(nil)
+	out := make([]float32, 2)
+	if err = errors.Join(err, errKeys, good.Decode(out, compress.Set)); err != nil || !slices.Equal(keys, []uint64{10, 1<<64 - 1}) || !slices.Equal(out, []float32{0, 1}) {
+		t.Errorf("a good one by hand: keys %v, rows %v, %v", keys, out, err)
+	}
+}
+
+// TestScalesRoundToEven: a mean half way between two numbers of bfloat16 is the even one.
+func TestScalesRoundToEven(t *testing.T) {
+	c := parse(t, "onebit")
+	for mean, want := range map[float32]float32{1 + 0x1p-8: 1, 1 + 3*0x1p-8: 1 + 0x1p-6, 1 + 0x1p-7: 1 + 0x1p-7} {
+		code, err := c.Append(nil, []float32{mean, -mean}, 0)
+		out := make([]float32, 2)
+		if err = errors.Join(err, c.Decode(out, code, compress.Set)); err != nil || out[0] != want || out[1] != -want {
+			t.Errorf("%v became %v, want %v: %v", mean, out, want, err)
+		}
+	}
 }
 
 func rowsFrame(t testing.TB, name string, keys []uint64, rows []float32, dim int) []byte {

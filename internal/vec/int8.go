@@ -108,15 +108,10 @@ func int8Scale(x []float32) (scale, inv float32) {
 	return top / 127, 127 / top
 }
 
-// nearestInt8 saturates; a NaN and what no int32 can hold become -128, as the instruction of amd64 has it.
+// nearestInt8 is the integer nearest to v, which is one of a byte, or -128 of a NaN, as the instruction of amd64 has it.
 func nearestInt8(v float32) int8 {
-	r := math.RoundToEven(float64(v))
-	switch {
-	case r >= math.MinInt8 && r <= math.MaxInt8:
-		return int8(r)
-	case r > math.MaxInt8 && r <= math.MaxInt32:
-		return math.MaxInt8
-	default:
+	if v != v {
 		return math.MinInt8
 	}
+	return int8(math.RoundToEven(float64(v)))
 }
