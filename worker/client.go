@@ -47,6 +47,7 @@ type Config struct {
 	Meet        world.Config          // of AllReduce and Hybrid: where workers meet, in Hybrid by the servers if Master is empty; ranks, Network, Pair, Job, Info and Logger are filled in
 	RankOrder   bool                  // of AllReduce and Hybrid: sums of dense gradients have the bits that servers would give them
 	Algorithms  collective.Algorithms // of the collectives; see collective.ParseAlgorithms
+	Measure     bool                  // of AllReduce and Hybrid: the links are measured when workers meet, for the choice of algorithms
 	MaxRebuilds int                   // of AllReduce: how often workers go on without one that is lost, and 0 is DefaultMaxRebuilds; or NoRebuilds
 	Network     link.Network          // nil: sockets without TLS or token; backend.OpenSockets makes others
 	Bulk        backend.Config        // what carries bulk, as far as the servers take it too

@@ -14,6 +14,23 @@
 //
 // Below Train lie Pull, Push and Finish, for loops of one's own.
 //
+// # Modes
+//
+// Config.Mode says where parameters are; the model never asks. With PS they are sharded over servers. With AllReduce every worker holds all of
+// them, and needs no servers: Config.Meet says where workers meet. With Hybrid embedding tables are on servers, and dense tensors in every
+// worker. Workers sum dense gradients by fused AllReduce, which begins while the model is still at the rest of its backward pass
+// (Step.Grad, Step.Ready), and give each other the gradients of embedding rows; then each applies what a server would apply. With
+// Config.RankOrder the parameters have the same bits in all three modes, for one number of workers and BSP.
+//
+// Parameters come from the seed, or from the lowest rank that has loaded a model (Load) or has most steps.
+//
+// A worker of AllReduce that is lost is named, and the others go on without it from the last step that any of them has applied, up to
+// Config.MaxRebuilds times; one that connects meanwhile is let in after a step, and gets the parameters. The batches are dealt anew from where
+// they were. Train does all that by itself; a loop of one's own is told by ErrRebuilt. Of Hybrid a lost worker ends the job with an
+// error that names it.
+//
+// [Pipeline] cuts a model into stages, one a worker.
+//
 // # Promises
 //
 // A step is one transaction per shard, applied at most once however often it
@@ -21,11 +38,22 @@
 // killed and started again under the same name resumes with no batch lost and
 // none counted twice. A second process under that name fences the first off.
 //
+// # Where time goes
+//
+// Stats has the time of training by what it went to: the model, waiting for data, for rows, for a step to be taken, for other workers. While
+// Profiler is started every step, push, pull, transfer and collective is recorded, for ui.perfetto.dev and ps-worker profile:
+//
+//	c.Profiler().Start()
+//	...
+//	err := c.Profiler().Trace().WriteFile("out.json")
+//
+// Mark and Span add the user's own. Where workers sum gradients themselves, Flight is the last operations of each.
+//
 // # Goroutines
 //
-// Connect starts one goroutine that renews the lease and those of the
-// connections; Close ends them and waits. Train, Evaluate and Predict fetch the
+// Connect starts one goroutine that renews the lease, those of the
+// connections, and those of the workers' world; Close ends them and waits. Train, Evaluate and Predict fetch the
 // next batch on a goroutine of their own, which is the only one that calls the
 // source meanwhile, and which they wait for. A Client is used by one goroutine at
-// a time, except for Waiting and Stats.
+// a time, except for Waiting, Stats, Mark, Span, Flight and the Profiler.
 package worker

@@ -7,7 +7,10 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"sync"
 
+	"hcclps/p2p/inproc"
+	"hcclps/p2p/world"
 	"hcclps/ps"
 	"hcclps/worker"
 	"hcclps/worker/dataset"
@@ -160,4 +163,46 @@ func exampleModel(ctx context.Context, cfg worker.Config, job string, opt worker
 	}
 	m, err := model.NewLR(ctx, c, opt)
 	return c, m, err
+}
+
+// Two workers without servers: each holds all parameters, and they end with the same. Workers in processes of their own leave Network out, and Meet.Listen.
+func ExampleConnect_allReduce() {
+	network := inproc.NewNetwork()
+	rank := func(rank int) (string, error) {
+		ctx := context.Background()
+		c, err := worker.Connect(ctx, worker.Config{
+			Mode: worker.AllReduce, Rank: rank, World: 2, Network: network,
+			Meet: world.Config{Master: "worker0:1", Listen: fmt.Sprintf("worker%d:1", rank)},
+		})
+		if err != nil {
+			return "", err
+		}
+		w, err := c.Dense(ctx, "w", []int{2}, worker.DenseSpec{Optimizer: worker.Optimizer{Name: "sgd", Params: map[string]float64{"lr": 1}}})
+		if err != nil {
+			return "", err
+		}
+		// A gradient is a sum over rows, of which this worker has one: the mean over both is applied.
+		if err := c.Push(ctx, 1, nil, worker.Gradient{Table: w, Values: []float32{-2, float32(-4 * rank)}}); err != nil {
+			return "", err
+		}
+		now := make([]float32, 2)
+		if err := c.Pull(ctx, worker.Read{Table: w, Out: now}); err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("rank %d of %d has %v", c.Rank(), c.World(), now), c.Close(ctx)
+	}
+	said, errs := make([]string, 2), make([]error, 2)
+	var all sync.WaitGroup
+	for r := range said {
+		all.Go(func() { said[r], errs[r] = rank(r) })
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(said[0])
+	fmt.Println(said[1])
+	// Output:
+	// rank 0 of 2 has [2 2]
+	// rank 1 of 2 has [2 2]
 }

@@ -95,6 +95,18 @@ func fitted(o model.Options, src stream, opt worker.TrainOptions) func(ctx conte
 	}
 }
 
+// Links that are measured change nothing of what is trained.
+func TestMeasuredLinksGiveTheSameBits(t *testing.T) {
+	t.Parallel()
+	train := fitted(model.Options{Model: model.NameDeepFM, Optimizer: worker.Optimizer{Name: "adam"}}, stream{rows: 300, batch: 64}, worker.TrainOptions{Epochs: 1})
+	cfg := worker.Config{Job: "plain", World: 3, Seed: 5, Mode: worker.AllReduce, RankOrder: true}
+	want := crew{cfg: cfg, train: train}.run(t)
+	cfg.Job, cfg.Measure = "measured", true
+	if got := (crew{cfg: cfg, train: train}.run(t)); got != want {
+		t.Errorf("digest %.8s with measured links, %.8s without", got, want)
+	}
+}
+
 // Workers that know the servers alone find each other by them.
 func TestWorkersMeetAtTheServers(t *testing.T) {
 	t.Parallel()

@@ -54,13 +54,17 @@ func (p *peers) form(ctx context.Context, w *world.World) error {
 		}
 		return nil
 	})
+	links, apart, err := p.measure(ctx)
+	if err != nil {
+		return err
+	}
 	comm, err := w.Comm(ctx, "steps", nil)
 	if err != nil {
 		return err
 	}
 	g, err := collective.New(collective.Config{
 		Comm: comm, Hosts: w.Hosts(), Epoch: uint64(w.Epoch()), Algorithms: p.cfg.Algorithms, RankOrder: p.cfg.RankOrder,
-		Transport: p.transport(), Watchdog: p.cfg.Deadline, Control: w, Logger: p.log, Trace: p.cfg.Trace,
+		Transport: p.transport(), Measured: links, Apart: apart, Watchdog: p.cfg.Deadline, Control: w, Logger: p.log, Trace: p.cfg.Trace,
 	})
 	if err == nil {
 		p.mu.Lock()

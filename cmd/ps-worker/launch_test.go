@@ -159,3 +159,22 @@ func TestInterruptedLaunchLeavesNothingAndResumes(t *testing.T) {
 		t.Errorf("resumed at step %d, %d batches, %d applied; want a later step and 640 of each", r.ResumedStep, r.Batches, r.Applied)
 	}
 }
+
+// Workers without servers end with the bits of servers; one that is killed is done without, and let in again.
+func TestWorkersWithoutServers(t *testing.T) {
+	t.Parallel()
+	bin, data := build(t), clickData(t)
+	train := []string{"--data", data, "--epochs", "4", "--batch", "64"}
+	want := launched(t, bin, nil, train)
+	for mode, servers := range map[string]string{"allreduce": "0", "hybrid": "1"} {
+		got := launched(t, bin, []string{"--servers", servers}, slices.Concat(train, []string{"--mode", mode, "--reduce-order", "rank"}))
+		if got.Digest != want.Digest || !got.Reproducible || got.Mode != mode || got.Batches != want.Batches {
+			t.Errorf("%s: digest %.8s, reproducible %v, %d batches; with servers %.8s, %d", got.Mode, got.Digest, got.Reproducible, got.Batches, want.Digest, want.Batches)
+		}
+	}
+	slow := slices.Concat(train, []string{"--mode", "allreduce", "--step-delay", "15ms", "--epochs", "12", "--max-rebuilds", "9"})
+	hurt := launched(t, bin, []string{"--servers", "0", "--kill-worker-every", "700ms", "--kills", "0,3"}, slow)
+	if *hurt.WorkerKills == 0 || hurt.Reproducible || hurt.Digest == "" || hurt.Batches != hurt.Applied {
+		t.Errorf("%d kills, reproducible %v, digest %q, %d batches, %d applied", *hurt.WorkerKills, hurt.Reproducible, hurt.Digest, hurt.Batches, hurt.Applied)
+	}
+}

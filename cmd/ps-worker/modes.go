@@ -30,6 +30,10 @@ func modeFlags() []cli.Flag {
 			Usage: "of collectives, as HCCL_ALGO: allreduce=ring/allgather=H-D_R, ...; default: by a model of cost",
 		},
 		&cli.StringFlag{Name: "reduce-order", Value: "any", Usage: "of sums over workers: any, or rank, which gives the bits that servers would give", EnvVars: env("reduce-order")},
+		&cli.BoolFlag{
+			Name: "measure", EnvVars: env("measure"),
+			Usage: "measure the links between workers when they meet: for the choice of --algo, and to spare one behind a slow link",
+		},
 		&cli.StringFlag{
 			Name: "flights", EnvVars: env("flights"),
 			Usage: "write the last collective operations into `DIR` when they fail, and on SIGQUIT, for ps-worker profile; default: the folder for temporary files",
@@ -49,7 +53,7 @@ func (j *job) mode() (err error) {
 		return err
 	}
 	cfg.Flights = cmp.Or(c.String("flights"), os.TempDir())
-	cfg.RankOrder = c.String("reduce-order") == "rank"
+	cfg.RankOrder, cfg.Measure = c.String("reduce-order") == "rank", c.Bool("measure")
 	if cfg.Algorithms, err = collective.ParseAlgorithms(c.String("algo")); err != nil {
 		return program.Usage("--algo: %w", err)
 	}
@@ -60,7 +64,7 @@ func (j *job) mode() (err error) {
 		cfg.MaxRebuilds = worker.NoRebuilds
 	}
 	if cfg.Mode == worker.PS {
-		for _, flag := range []string{"algo", "reduce-order", "max-rebuilds", "flights"} {
+		for _, flag := range []string{"algo", "reduce-order", "measure", "max-rebuilds", "flights"} {
 			if c.IsSet(flag) {
 				return program.Usage("--%s is for workers that sum gradients: --mode allreduce or hybrid", flag)
 			}
