@@ -1,20 +1,24 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2086 # lists of sizes are words
-# Point-to-point transport of this project beside Open MPI, MPICH and iperf3, in the same minutes: every round runs each of them once, the median
-# over the rounds counts, and the ratio says what a machine's noise does not change. `make bench-peers` runs it.
+# Transport and collectives of this project beside Open MPI, MPICH, torch gloo and iperf3, in the same minutes: every round runs each of them once, the
+# median over the rounds counts, and the ratio says what a machine's noise does not change. `make bench-peers` runs it.
 #
-#   ROUNDS=5 TIME=0.4 SIZES="8 1024 ..." bench/peers.sh [shm] [tcp] [busy]
+#   ROUNDS=5 TIME=0.4 SIZES="8 1024 ..." bench/peers.sh [shm] [tcp] [busy] [collectives]
 #
 # shm   one-way latency and streams between two processes over shared memory
 # tcp   streams over TCP on loopback with 1 and 2 connections, with and without CRC, and TLS
 # busy  one-way latency of two pairs at once on two cores, where waiting must yield
+# collectives  OPERATIONS between RANKS processes, of COLL_SIZES, over shared memory and over TCP (allreduce)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 : "${ROUNDS:=5}" "${TIME:=0.4}"
 : "${SIZES:=8 64 1024 16384 65536 262144 1048576 4194304 16777216 67108864}"
 : "${TCP_SIZES:=65536 262144 1048576 4194304 16777216}"
-parts=${*:-shm tcp busy}
+# More ranks than cores wait by yielding in Open MPI; MPICH has no such switch and is left out there.
+: "${OPERATIONS:=allreduce reducescatter allgather broadcast alltoall}" "${RANKS:=2 4 8}"
+: "${COLL_SIZES:=8 1024 65536 1048576 16777216 67108864}"
+parts=${*:-shm tcp busy collectives}
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -31,10 +35,16 @@ build() {
 	for mpi in openmpi mpich; do
 		if have "mpicc.$mpi" && have "mpirun.$mpi"; then
 			"mpicc.$mpi" -O3 -march=native -o "$work/pair.$mpi" bench/peers/pair.c
+			"mpicc.$mpi" -O3 -march=native -o "$work/coll.$mpi" bench/peers/coll.c
 		else
 			absent+=("$mpi (apt-get install $([ $mpi = mpich ] && echo mpich libmpich-dev || echo openmpi-bin libopenmpi-dev))")
 		fi
 	done
+	gloo=
+	for python in python3 /usr/bin/python3; do
+		if [ -z "$gloo" ] && have $python && $python -c 'import torch' 2>/dev/null; then gloo=$python; fi
+	done
+	[ -n "$gloo" ] || absent+=("torch (apt-get install python3-torch)")
 	have iperf3 || absent+=("iperf3 (apt-get install iperf3)")
 	have taskset || absent+=("taskset (apt-get install util-linux)")
 }
@@ -116,6 +126,34 @@ round_busy() {
 		taskset -c 0,1 mpirun.openmpi --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 --mca btl self,vader -n 4 "$work/pair.openmpi" 3 "$TIME" 8 | note busy openmpi
 }
 
+# collective OPERATION RANKS [FLAG...]: ours
+collective() {
+	local op=$1 ranks=$2
+	shift 2
+	"$work/ps-worker" bench "$op" --ranks "$ranks" --json --rounds 3 --time "${TIME}s" "$@" --sizes "$(IFS=' '; set -- $COLL_SIZES; IFS=,; echo "$*")" |
+		sed -E 's/.*"size":([0-9]+).*"us":([^,]+),"algbw":([^,]+),.*"wrong":([0-9]+).*/\1 \2 \3 0 \4/'
+}
+
+round_collectives() {
+	local op ranks name few yield
+	for ranks in $RANKS; do
+		few=$((ranks <= $(nproc))) yield=()
+		((few)) || yield=(--oversubscribe --mca mpi_yield_when_idle 1)
+		for op in $OPERATIONS; do
+			name=$op-$ranks
+			collective "$op" "$ranks" | note "$name" ours
+			collective "$op" "$ranks" --alloc | note "$name" alloc
+			[ ! -x "$work/coll.openmpi" ] || mpirun.openmpi --bind-to none "${yield[@]}" --mca btl self,vader -n "$ranks" "$work/coll.openmpi" "$op" 3 "$TIME" $COLL_SIZES | note "$name" openmpi
+			if [ -x "$work/coll.mpich" ] && ((few)); then mpirun.mpich -n "$ranks" "$work/coll.mpich" "$op" 3 "$TIME" $COLL_SIZES | note "$name" mpich; fi
+			if [ "$op" = allreduce ]; then
+				collective "$op" "$ranks" --transport tcp | note "$name" tcp
+				[ ! -x "$work/coll.openmpi" ] || mpirun.openmpi --bind-to none "${yield[@]}" --mca btl self,tcp --mca btl_tcp_if_include lo -n "$ranks" "$work/coll.openmpi" "$op" 3 "$TIME" $COLL_SIZES | note "$name" openmpi-tcp
+				[ -z "$gloo" ] || "$gloo" bench/peers/gloo.py "$ranks" "$op" 3 "$TIME" $COLL_SIZES | note "$name" gloo
+			fi
+		done
+	done
+}
+
 # table PART COLUMN TITLE OURS... -- PEER...: medians over the rounds, and of each peer how much better ours[0] is.
 table() {
 	local part=$1 column=$2 title=$3
@@ -166,6 +204,16 @@ report() {
 		table tcp 5 "TCP on loopback, 2 connections, stream, GB/s" tcp-x2 tcp+crc-x2 tls-x2 -- iperf3-x2 openmpi
 		table tcp 6 "TCP on loopback, 1 connection, CPU seconds a GB of both processes" tcp-x1 tcp+crc-x1 tls-x1 -- iperf3-x1 openmpi
 		table tcp 6 "TCP on loopback, 2 connections, CPU seconds a GB of both processes" tcp-x2 tcp+crc-x2 tls-x2 -- iperf3-x2 openmpi
+		;;
+	collectives)
+		local op ranks
+		for op in $OPERATIONS; do
+			for ranks in $RANKS; do
+				table "$op-$ranks" 4 "$op, float32, $ranks ranks, shared memory, us" ours -- openmpi mpich gloo
+				table "$op-$ranks" 4 "$op, float32, $ranks ranks, shared memory, buffers of the group, us" alloc -- openmpi mpich gloo
+				[ "$op" != allreduce ] || table "$op-$ranks" 4 "$op, float32, $ranks ranks, TCP on loopback, us" tcp -- openmpi-tcp gloo
+			done
+		done
 		;;
 	busy) table busy 4 "shared memory, two pairs on two cores, one way, us, the slower pair" ours -- openmpi ;;
 	esac
