@@ -13,7 +13,7 @@ import (
 const sampleEvery = 100 * time.Millisecond
 
 // Run samples the memory of the process while the Recorder is on: heap, as Go counts its live and unswept objects, and rss, what the system has given. It
-// returns nil when ctx ends. Spans are recorded without it.
+// returns nil when ctx ends. Spans are recorded without it. Call it once at a time.
 func (r *Recorder) Run(ctx context.Context) error {
 	if r == nil {
 		<-ctx.Done()
@@ -23,14 +23,17 @@ func (r *Recorder) Run(ctx context.Context) error {
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
 	for {
+		var wake <-chan time.Time // none while it is off
 		if r.On() {
+			wake = tick.C
 			t.Sample("heap", heapBytes())
 			if n := residentBytes(); n > 0 {
 				t.Sample("rss", n)
 			}
 		}
 		select {
-		case <-tick.C:
+		case <-wake:
+		case <-r.started:
 		case <-ctx.Done():
 			return nil
 		}

@@ -34,6 +34,8 @@ type store struct {
 	origin time.Time
 	rings  []ring
 
+	started chan struct{} // a token, for Run
+
 	mu     sync.Mutex
 	tracks []*Track
 }
@@ -47,7 +49,7 @@ func New(cfg Config) *Recorder {
 	for n < 2*runtime.GOMAXPROCS(0) {
 		n *= 2
 	}
-	r := &Recorder{store: &store{cfg: cfg, origin: time.Now(), rings: make([]ring, n)}}
+	r := &Recorder{store: &store{cfg: cfg, origin: time.Now(), rings: make([]ring, n), started: make(chan struct{}, 1)}}
 	for i := range r.rings {
 		r.rings[i].limit = max(1, cfg.Records/n/block)
 	}
@@ -64,8 +66,13 @@ func (r *Recorder) For(part string) *Recorder {
 
 // Start begins to record, or goes on.
 func (r *Recorder) Start() {
-	if r != nil {
-		r.on.Store(true)
+	if r == nil {
+		return
+	}
+	r.on.Store(true)
+	select {
+	case r.started <- struct{}{}:
+	default:
 	}
 }
 

@@ -2,6 +2,7 @@ package trace_test
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"math/rand/v2"
 	"os"
@@ -233,4 +234,49 @@ func TestAnyOrder(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestMemory samples while the recorder is on, and only then.
+func TestMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := trace.New(trace.Config{})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx) }()
+		count := func() (heap int) {
+			for _, e := range r.Trace().Events {
+				if e.Phase != trace.Counter || e.Value <= 0 || e.Name != "heap" && e.Name != "rss" {
+					t.Errorf("%v, value %d", &e, e.Value)
+				}
+				if e.Name == "heap" {
+					heap++
+				}
+			}
+			return heap
+		}
+		<-time.After(time.Second)
+		if n := count(); n != 0 {
+			t.Errorf("%d samples while it was off", n)
+		}
+		r.Start()
+		<-time.After(time.Second)
+		synctest.Wait()
+		r.Stop()
+		n := count()
+		if n < 9 || n > 12 {
+			t.Errorf("%d samples in a second, want about 10", n)
+		}
+		<-time.After(time.Second)
+		if again := count(); again != n {
+			t.Errorf("%d samples while it was off again", again-n)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		var none *trace.Recorder
+		if err := none.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
 }

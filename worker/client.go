@@ -153,6 +153,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
+	own := cfg.Trace == nil
 	cfg = cfg.withDefaults()
 	if cfg.Network == nil {
 		var err error
@@ -168,6 +169,9 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	run, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	c.stop = stop
 	c.run(run, bulk.Run)
+	if own {
+		c.run(run, cfg.Trace.Run)
+	}
 	if err := c.open(ctx, run, bulk); err != nil {
 		c.stop(err)
 		c.done.Wait()

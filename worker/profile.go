@@ -80,6 +80,8 @@ func (p *profile) times() Times {
 //	c.Profiler().Start()
 //	...
 //	err := c.Profiler().Trace().WriteFile("out.json")
+//
+// Memory is sampled as well; of a recorder that was given as Config.Trace, whoever made it runs it for that.
 func (c *Client) Profiler() *trace.Recorder { return c.prof.rec }
 
 // Mark puts a mark of the user's into the profile.
