@@ -490,6 +490,73 @@ func TestDeathWhileRebuilding(t *testing.T) {
 	}
 }
 
+// A rendezvous that dies when some have heard of the epoch that it decided, and one has not, takes nobody with it.
+func TestDeathWhileTelling(t *testing.T) {
+	for _, at := range []place{rankZero, byRegister} {
+		t.Run(string(at), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newTroupe(t, 5, at, nil)
+				host := 0
+				if at == byRegister {
+					host = slices.IndexFunc(p.actors, func(a *actor) bool { return strings.Contains(p.register.text, " "+a.host+":") })
+				}
+				dead, deaf := p.actors[host], p.actors[(host+1)%5]
+				gone := (host + 2) % 5
+				p.kill(gone)
+				p.hear(gone)
+				p.net.Cut(dead.host, deaf.host)
+				worlds := make(map[*actor]*world.World)
+				var mu sync.Mutex
+				var early, last sync.WaitGroup
+				for _, a := range p.actors {
+					all := &early
+					if a == deaf {
+						all = &last
+					}
+					all.Go(func() {
+						w, err := a.w.Rebuild(t.Context())
+						checkSoft(t, err)
+						mu.Lock()
+						worlds[a] = w
+						mu.Unlock()
+					})
+				}
+				early.Wait() // deaf waits
+				var others []string
+				p.actors = slices.DeleteFunc(p.actors, func(a *actor) bool { return a == dead })
+				for _, a := range p.actors {
+					if others = append(others, a.host); a != deaf {
+						p.run(a, worlds[a])
+					}
+				}
+				p.net.Partition([]string{dead.host}, others)
+				p.net.Kill(dead.host)
+				check(t, worlds[dead].Close())
+				p.net.Heal()
+				for _, a := range p.actors {
+					if a == deaf {
+						continue
+					}
+					<-a.w.Failed()
+					last.Go(func() {
+						w, err := a.w.Rebuild(t.Context())
+						checkSoft(t, err)
+						mu.Lock()
+						worlds[a] = w
+						mu.Unlock()
+					})
+				}
+				last.Wait()
+				slices.SortFunc(p.actors, func(a, b *actor) int { return worlds[a].Rank() - worlds[b].Rank() })
+				for _, a := range p.actors {
+					p.run(a, worlds[a])
+				}
+				p.verify(3)
+			})
+		})
+	}
+}
+
 // A rank that was only silent comes back with the others.
 func TestSilentRankComesBack(t *testing.T) {
 	everywhere(t, func(t *testing.T, at place) {
