@@ -41,7 +41,7 @@ func overTCP(name string, shape p2ptest.Shape) setting {
 	return setting{name, nil, func(ctx context.Context, ranks int, _ []int) ([]p2p.Comm, func()) {
 		comms := make([]*pairwise, ranks)
 		for r := range comms {
-			comms[r] = &pairwise{rank: r, pairs: make([]*tcp.Comm, ranks)}
+			comms[r] = &pairwise{rank: r, pairs: make([]p2p.Comm, ranks)}
 		}
 		var runs sync.WaitGroup
 		for a := range ranks {
@@ -65,7 +65,7 @@ func overTCP(name string, shape p2ptest.Shape) setting {
 // pairwise is a Comm made of pairs, of which the lower rank is rank 0.
 type pairwise struct {
 	rank  int
-	pairs []*tcp.Comm
+	pairs []p2p.Comm
 }
 
 func (c *pairwise) Rank() int { return c.rank }

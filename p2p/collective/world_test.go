@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"hcclps/p2p"
 	"hcclps/p2p/collective"
 	"hcclps/p2p/inproc"
 )
@@ -21,6 +22,12 @@ type world struct {
 // newWorld makes n ranks; set changes the Config of each.
 func newWorld(t testing.TB, n int, set func(rank int, c *collective.Config)) *world {
 	t.Helper()
+	return newWorldOver(t, inproc.World(n), set)
+}
+
+// newWorldOver makes a rank of each Comm.
+func newWorldOver(t testing.TB, comms []p2p.Comm, set func(rank int, c *collective.Config)) *world {
+	t.Helper()
 	w := &world{}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -33,7 +40,7 @@ func newWorld(t testing.TB, n int, set func(rank int, c *collective.Config)) *wo
 		cancel()
 		wg.Wait()
 	})
-	for r, comm := range inproc.World(n) {
+	for r, comm := range comms {
 		cfg := collective.Config{Comm: comm, Watchdog: 20 * time.Second}
 		if set != nil {
 			set(r, &cfg)
