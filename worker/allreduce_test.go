@@ -208,6 +208,20 @@ func TestLoadOfRankZeroReachesAll(t *testing.T) {
 			t.Errorf("only rank 0 loads: %v: digest %.8s, saved %.8s", onlyZero, got, saved)
 		}
 	}
+	for _, mode := range []worker.Mode{worker.PS, worker.Hybrid} {
+		third := crew{servers: scratch(t), cfg: worker.Config{Mode: mode, Job: "third", World: 2, Seed: 2}, train: func(ctx context.Context, c *worker.Client) error {
+			if _, err := c.Load(ctx, dir); err != nil {
+				return err
+			}
+			if err := c.Pull(ctx); err != nil { // workers meet
+				return err
+			}
+			return c.Finish(ctx)
+		}}
+		if got := third.run(t); got != saved {
+			t.Errorf("digest %.8s with %v, saved %.8s with allreduce", got, mode, saved)
+		}
+	}
 }
 
 func TestWorkersWithOtherTablesAreTold(t *testing.T) {

@@ -174,7 +174,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	}
 	if err := c.open(ctx, run, bulk); err != nil {
 		c.stop(err)
-		c.done.Wait()
+		c.wait()
 		return nil, fmt.Errorf("connect worker %s to job %s: %w", cfg.Worker, cfg.Job, err)
 	}
 	return c, nil
@@ -301,15 +301,23 @@ func (c *Client) Close(ctx context.Context) error {
 	defer cancel()
 	err := c.store.close(ctx, c.finished)
 	c.stop(errors.New("client closed"))
-	c.done.Wait()
+	c.wait()
 	return err
+}
+
+// wait waits for the client's goroutines, and lets go of what they used.
+func (c *Client) wait() {
+	c.done.Wait()
+	if c.local != nil && c.local.peers != nil {
+		c.local.peers.release()
+	}
 }
 
 // Abandon drops the session without a word, as a killed process would: its
 // lease goes on, and a worker that connects under the same name resumes.
 func (c *Client) Abandon() {
 	c.stop(errors.New("client abandoned"))
-	c.done.Wait()
+	c.wait()
 }
 
 // Rank is this worker's number, 0 <= Rank < World. Of AllReduce it may change: see ErrRebuilt.

@@ -36,7 +36,7 @@ func (s standing) before(o standing) bool {
 // loaded a model, go to all that have others. Then their digests are compared.
 func (r *replica) meet(ctx context.Context) error {
 	p := r.peers
-	mine := standing{r.clock, r.loaded, r.schema()}
+	mine := standing{r.clock, r.loaded, r.schema}
 	all, err := p.standings(ctx, mine)
 	if err != nil {
 		return err
@@ -189,7 +189,8 @@ func (r *replica) become(s *shared) error {
 	}
 	r.mu.Lock()
 	old := r.tables
-	r.tables, r.lastID = fresh, s.LastID
+	r.hold(fresh)
+	r.lastID = s.LastID
 	r.mu.Unlock()
 	for _, t := range old {
 		if err := t.Rows.Close(); err != nil {

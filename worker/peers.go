@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 
 	"hcclps/p2p"
+	"hcclps/p2p/backend"
 	"hcclps/p2p/collective"
 	"hcclps/p2p/world"
 )
@@ -23,6 +25,8 @@ type peers struct {
 	mu     sync.Mutex // guards the following against others than the goroutine that trains
 	group  *collective.Group
 	fusion *collective.Fusion
+	memory io.Closer     // that the group shares with others of this host; nil: none
+	ended  chan struct{} // closed when the group's Run has ended; nil: it never ran
 
 	heads, bodies []byte // memory of exchanges
 	body          []byte
@@ -47,6 +51,7 @@ func openPeers(ctx context.Context, cfg Config, servers *cluster, pair world.Pai
 
 // form makes the group of a world that has just met.
 func (p *peers) form(ctx context.Context, w *world.World) error {
+	p.release()
 	p.world = w
 	p.start(func(ctx context.Context) error {
 		if err := w.Run(ctx); err != nil {
@@ -62,9 +67,13 @@ func (p *peers) form(ctx context.Context, w *world.World) error {
 	if err != nil {
 		return err
 	}
+	memory, err := p.share(ctx, comm)
+	if err != nil {
+		return errors.Join(err, comm.Close())
+	}
 	g, err := collective.New(collective.Config{
 		Comm: comm, Hosts: w.Hosts(), Epoch: uint64(w.Epoch()), Algorithms: p.cfg.Algorithms, RankOrder: p.cfg.RankOrder,
-		Transport: p.transport(), Measured: links, Apart: apart, Watchdog: p.cfg.Deadline, Control: w, Logger: p.log, Trace: p.cfg.Trace,
+		Transport: p.transport(), Measured: links, Apart: apart, Shared: memory, Watchdog: p.cfg.Deadline, Control: w, Logger: p.log, Trace: p.cfg.Trace,
 	})
 	if err == nil {
 		p.mu.Lock()
@@ -75,7 +84,10 @@ func (p *peers) form(ctx context.Context, w *world.World) error {
 	if err != nil {
 		return errors.Join(err, comm.Close())
 	}
+	ended := make(chan struct{})
+	p.ended = ended
 	p.start(func(ctx context.Context) error {
+		defer close(ended)
 		defer context.AfterFunc(ctx, func() { _ = g.Close() })() // which is its good end
 		if err := g.Run(context.WithoutCancel(ctx)); err != nil {
 			p.log.Debug("the group of workers has ended", "err", err) // whoever waits for an operation is told
@@ -83,6 +95,33 @@ func (p *peers) form(ctx context.Context, w *world.World) error {
 		return nil
 	})
 	return nil
+}
+
+// share makes memory that the workers of this host have in common, by which they reduce without sending; nil if there can be none, or another transport is
+// wanted.
+func (p *peers) share(ctx context.Context, comm p2p.Comm) (collective.Shared, error) {
+	if t := p.cfg.Bulk.Transport; t == backend.TCP || t == backend.HCCL {
+		return nil, nil
+	}
+	r, err := backend.Share(ctx, comm, p.world.Hosts(), backend.ShareConfig{Logger: p.log})
+	if err != nil || r == nil {
+		return nil, err
+	}
+	p.memory = r
+	return r, nil
+}
+
+// release lets go of the memory of the last group. It is called when nobody uses that any more, and waits for the group's end.
+func (p *peers) release() {
+	if p.ended != nil {
+		<-p.ended
+	}
+	if p.memory != nil {
+		if err := p.memory.Close(); err != nil {
+			p.log.Debug("close shared memory", "err", err)
+		}
+	}
+	p.ended, p.memory = nil, nil
 }
 
 // transport is what most of the group's bytes will go by, for the choice of algorithms.

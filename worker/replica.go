@@ -47,6 +47,7 @@ type replica struct {
 	mu     sync.RWMutex
 	tables []*held       // ascending id
 	lastID uint32        // that was given to one
+	schema uint64        // a digest of what they are
 	clock  uint64        // steps applied
 	moved  chan struct{} // closed and replaced when clock moves
 }
@@ -93,8 +94,17 @@ func (r *replica) agree(_ context.Context, w wire.Table) (wire.Table, error) {
 	if err != nil {
 		return w, err
 	}
-	r.tables = append(r.tables, t)
+	r.hold(append(r.tables, t))
 	return w, nil
+}
+
+// hold makes these the tables; the lock is held.
+func (r *replica) hold(tables []*held) {
+	h := fnv.New64a()
+	for _, t := range tables {
+		_, _ = io.WriteString(h, describe(t.Spec)) // a hash takes everything
+	}
+	r.tables, r.schema = tables, h.Sum64()
 }
 
 func newHeld(w wire.Table) (*held, error) {
@@ -112,15 +122,6 @@ func newHeld(w wire.Table) (*held, error) {
 
 // describe is all that two workers must agree on of a table.
 func describe(w wire.Table) string { return fmt.Sprintf("%+v", w) }
-
-// schema is a digest of all tables.
-func (r *replica) schema() uint64 {
-	h := fnv.New64a()
-	for _, t := range r.tables {
-		_, _ = io.WriteString(h, describe(t.Spec)) // a hash takes everything
-	}
-	return h.Sum64()
-}
 
 // table finds a table by its id.
 func (r *replica) table(id uint32) *held {
@@ -255,7 +256,7 @@ func (r *replica) rank() int {
 // head is what this worker says of a step.
 func (r *replica) head(c *commit) head {
 	h := head{
-		step: c.step, schema: r.schema(), rows: uint64(c.rows), loss: c.loss, cursor: c.cursor,
+		step: c.step, schema: r.schema, rows: uint64(c.rows), loss: c.loss, cursor: c.cursor,
 		plan: r.wish,
 	}
 	r.wish = wire.Plan{}
