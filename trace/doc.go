@@ -23,5 +23,16 @@
 // [Recorder.Trace] is what was recorded, as a [Trace]; [Trace.Write] and [Read] are its file. [Merge] puts the traces of several processes on
 // one clock, [Check] says what is wrong with a trace as a whole, [Trace.Summarize] counts and adds up.
 //
+// # The file
+//
+// It is a JSON object of the trace event format, a line an event. "otherData" says that it is ours, and how times become those of a clock:
+//
+//	format, version   "hcclps trace", 1
+//	origin            what times count from
+//	processes         of each: id, name, origin by its own clock, shift_ns that Merge has added, lost records
+//
+// "traceEvents" has, in order of time, spans (X), marks (i), samples (C), and ends of flows (s, f); before them names (M). ts and dur are microseconds with
+// three decimals; the args of a span are step, bytes, peer and table, those that it has. Read refuses all else, and says line and column.
+//
 // A [Flight] is the other thing that a process leaves: its last collective operations, when something went wrong.
 package trace
