@@ -18,9 +18,7 @@ const (
 	Mesh                      // every rank with every other at once
 	Tree                      // binomial, whole messages
 	Pairwise                  // one partner at a time
-
-	// SHM is straight from and to memory that all ranks have mapped; see Config.Shared.
-	SHM Algorithm = 7
+	SHM                       // straight from and to memory that all ranks have mapped; see Config.Shared
 
 	lastAlgorithm = SHM
 )
@@ -94,7 +92,7 @@ type Algorithms map[Op]Choice
 
 // ParseAlgorithms reads pinned algorithms in the syntax of HCCL_ALGO: operations parted by "/", each "op=algorithm" or
 // "op=level0:inside;level1:between", without "op=" for all that can. Operations are allreduce, reducescatter, allgather, broadcast, reduce, scatter,
-// gather, alltoall, alltoallv, barrier and sparsereduce (mesh: rows go to all, pairwise: to owners and back); algorithms are ring, H-D_R, mesh (or fullmesh), tree, pairwise and NA, which leaves the choice open.
+// gather, alltoall, alltoallv, barrier and sparsereduce (mesh: rows go to all, pairwise: to owners and back); algorithms are ring, H-D_R, mesh (or fullmesh), tree, pairwise, shm and NA, which leaves the choice open.
 // A name in the wrong case is taken too. What an operation cannot be done by is an error, not another algorithm.
 func ParseAlgorithms(s string) (Algorithms, error) {
 	all := make(Algorithms)

@@ -27,6 +27,7 @@
 //	mesh       every rank with every other at once          all but barrier
 //	tree       binomial, whole messages; for tiny ones      allreduce broadcast reduce barrier
 //	pairwise   one partner at a time                        alltoall alltoallv
+//	shm        straight from memory that a host's ranks map all but scatter, gather, alltoallv and sparsereduce
 //
 // AllReduce, Reduce and Broadcast can be done in two levels where Config.Hosts says which ranks are closer together, with an algorithm for each. Scatter
 // and Gather are a root's exchange with everyone. A pure function of the operation, its bytes and the constants of [Link] chooses; it is the same
@@ -35,6 +36,17 @@
 // Where one rank's link is much slower than the others', [Plan] proposes a [Grouping] from a [Calibration], which [Group.Regroup] applies at the end of a step:
 // such a rank is apart (Config.Apart), owns no part of an AllReduce, and sends the next segment while it gets the last. Plan also finds hosts, and the order
 // of a ring.
+//
+// # Shared memory
+//
+// With Config.Shared the ranks of one host work in memory that all of them have mapped, and by its words they wait for each other; nothing of an operation passes
+// through the Comm. It is chosen wherever it can be: for all ranks if they are on one host, else within hosts. A message of at most 16 KiB is shown whole,
+// and everyone folds for himself. A larger one goes through in pieces: each rank shows what others reduce, reduces its slice straight from what all show,
+// shows that, and takes the others' slices; so the pieces stay in the caches. Buffers of [Group.Alloc] are not even shown: each rank reduces its slice
+// straight from all ranks' buffers and writes it to all of them. Contributions are folded in the order of ranks always, each rounded once.
+//
+// [Work.Wait] carries an operation in shared memory out itself if it is the next; so a small one takes no switch of goroutines. It leaves to Run what takes longer.
+// An operation ends at no rank before all ranks of the host have begun it, and a call that differs is seen then.
 //
 // # What goes wrong
 //

@@ -277,13 +277,14 @@ func sharedBroadcast(t team, v vector, data []byte, root int) error {
 // sharedAlltoAll sends part i of src to rank i, which puts it at the part of the sender.
 func sharedAlltoAll(t team, v vector, src, dst []byte, parts cut) error {
 	s, p := t.shared, t.size()
-	copy(parts.part(dst, s.me), parts.part(src, s.me))
 	if t.whole(v, len(src)) {
 		return t.tinily(src, func() {
 			for r := range p {
+				from := src
 				if r != s.me {
-					copy(parts.part(dst, r), parts.part(t.shown(r, len(src)), s.me))
+					from = t.shown(r, len(src))
 				}
+				copy(parts.part(dst, r), parts.part(from, s.me))
 			}
 		})
 	}
@@ -307,9 +308,11 @@ func sharedAlltoAll(t team, v vector, src, dst []byte, parts cut) error {
 		},
 		take: func(i int) {
 			for r := range p {
+				from := piece(parts.part(src, s.me), v.width, i, k)
 				if r != s.me {
-					copy(piece(parts.part(dst, r), v.width, i, k), s.slot(s.stageA(), r, i)[s.me*room:])
+					from = s.slot(s.stageA(), r, i)[s.me*room:]
 				}
+				copy(piece(parts.part(dst, r), v.width, i, k), from)
 			}
 		},
 	})

@@ -163,9 +163,7 @@ func zeroAlltoAll(t team, src, dst []byte, parts cut) error {
 			return err
 		}
 		for r := range from {
-			if r != t.shared.me {
-				copy(parts.part(dst, r), parts.part(from[r], t.shared.me))
-			}
+			copy(parts.part(dst, r), parts.part(from[r], t.shared.me))
 		}
 		return nil
 	})
