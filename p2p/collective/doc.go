@@ -11,14 +11,16 @@
 //
 // Every rank posts the same operations in the same order. They are carried out one after the other in that order, while whoever posted them does
 // something else. [Group.Sub] makes a group of some ranks with a Comm of its own, so that it works beside the others: the messages
-// of a Comm have one order between two ranks, which two groups could not keep. [Group.Fuse] reduces many small tensors as few large ones.
+// of a Comm have one order between two ranks, which two groups could not keep. [Group.Fuse] reduces many small tensors as few large ones, begun as
+// soon as they are ready. [Group.SparseReduce] sums rows by key.
 //
 // # Results
 //
 // A result has the same bits on all ranks that get it and in every run with the same ranks, lengths, algorithm and size of pieces: each element is reduced
 // in one place, in a fixed order, and copied. With Config.RankOrder the order is that of ranks in every algorithm, so that all of them give the same bits: the
 // contributions to a part meet at its owner, which folds them. (A NaN is only sure to be a NaN.) float16 and bfloat16 are folded in float32 and
-// rounded when they go on to the next rank, once a hop; with Mesh and with RankOrder that is once, and once more for an average.
+// rounded when they go on to the next rank, once a hop; with Mesh and with RankOrder that is once, and once more for an average. [Group.AllReduceAs] sends float32 as one of
+// them: each contribution is rounded, they are folded in float32 in the order of ranks, and the result is rounded. SparseReduce folds in the order of ranks always.
 //
 // # Algorithms
 //
@@ -31,7 +33,8 @@
 //
 // AllReduce, Reduce and Broadcast can be done in two levels where Config.Hosts says which ranks are closer together, with an algorithm for each. Scatter
 // and Gather are a root's exchange with everyone. A pure function of the operation, its bytes and the constants of [Link] chooses; it is the same
-// on all ranks. [ParseAlgorithms] reads HCCL's way to pin the choice. [Work.Call] says what was chosen.
+// on all ranks. [Calibrate] measures the constants over a Comm before it has a Group, [Fit] finds those behind a table of times. [ParseAlgorithms] reads HCCL's
+// way to pin the choice. [Work.Call] says what was chosen.
 //
 // Where one rank's link is much slower than the others', [Plan] proposes a [Grouping] from a [Calibration], which [Group.Regroup] applies at the end of a step:
 // such a rank is apart (Config.Apart), owns no part of an AllReduce, and sends the next segment while it gets the last. Plan also finds hosts, and the order

@@ -188,10 +188,11 @@ type score struct {
 	wins        map[string]int           // cells in which one is faster than all others by a hundredth
 	chosen      time.Duration            // sums over all cells
 	constant    map[string]time.Duration // of the same choice everywhere
+	thumb       time.Duration            // of the rule of thumb
 }
 
 // add judges one cell: the times of what can be pinned, and what was chosen.
-func (s *score) add(t *testing.T, what string, all map[string]time.Duration, by string, got time.Duration, pins []string) {
+func (s *score) add(t *testing.T, what string, size int, all map[string]time.Duration, by string, got time.Duration, pins []string) {
 	t.Helper()
 	if pinned, ok := all[by]; ok {
 		got = pinned // goroutines of one moment run in any order, which makes one run a little unlike another
@@ -212,6 +213,7 @@ func (s *score) add(t *testing.T, what string, all map[string]time.Duration, by 
 		s.wins[order[0]]++
 	}
 	s.chosen += got
+	s.thumb += all[collective.RuleOfThumb(size, false).String()]
 	for _, pin := range pins {
 		d, ok := all[pin]
 		if !ok {
@@ -226,7 +228,11 @@ func TestTheModelChoosesWell(t *testing.T) {
 	sizes := []int{256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 2 << 20}
 	pins := []string{"ring", "H-D_R", "mesh", "tree", "level0:mesh;level1:mesh", "level0:ring;level1:ring"}
 	total := score{wins: make(map[string]int), constant: make(map[string]time.Duration)}
-	for _, s := range settings() {
+	all := settings()
+	if testing.Short() {
+		all = all[:4] // those over tcp take longer
+	}
+	for _, s := range all {
 		for _, ranks := range []int{2, 4, 8} {
 			var links [2]collective.Link
 			s.measure(t, ranks, nil, "", &links)
@@ -243,12 +249,13 @@ func TestTheModelChoosesWell(t *testing.T) {
 				for pin, d := range took {
 					all[pin] = d[i]
 				}
-				total.add(t, fmt.Sprintf("%9d B:", size), all, by[i], got[i], pins)
+				total.add(t, fmt.Sprintf("%9d B:", size), size, all, by[i], got[i], pins)
 			}
 		}
 	}
-	t.Logf("%d of %d cells within 1.15 of the fastest; alone the fastest: %v; sum of the choice %v, of constant ones %v",
-		total.good, total.cells, total.wins, total.chosen, total.constant)
+	t.Logf("%d of %d cells within 1.15 of the fastest; alone the fastest: %v; sum of the choice %v, of the rule of thumb %v, of constant ones %v",
+		total.good, total.cells, total.wins, total.chosen, total.thumb, total.constant)
+	total.constant["by the rule of thumb"] = total.thumb
 	if 10*total.good < 9*total.cells {
 		t.Errorf("the choice is within 1.15 of the fastest in %d of %d cells, want 90 %%", total.good, total.cells)
 	}

@@ -90,6 +90,9 @@ func shapes(ranks, dim int) map[string][]collective.Sparse {
 func TestSparseReduce(t *testing.T) {
 	for _, ranks := range allSizes {
 		for _, dim := range []int{1, 3, 16} {
+			if ranks > 4 && dim != 1+ranks%2*2 { // one width is enough
+				continue
+			}
 			for _, algo := range []string{"", "sparsereduce=mesh", "sparsereduce=pairwise", "sparsereduce=pairwise/allgather=ring/alltoall=mesh", "sparsereduce=mesh/allgather=H-D_R"} {
 				algorithms, err := collective.ParseAlgorithms(algo)
 				if err != nil {
