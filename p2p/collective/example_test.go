@@ -27,7 +27,7 @@ func rank(ctx context.Context, g *collective.Group) (collective.Sparse, error) {
 	return rows, errors.Join(err, g.Barrier().Wait(ctx)) // nobody leaves before all have what they need
 }
 
-func Example() {
+func ExampleGroup_SparseReduce() {
 	ctx := context.Background()
 	var all sync.WaitGroup
 	for r, comm := range inproc.World(3) {
