@@ -53,8 +53,11 @@ func (g *Group) drive(w *Work) {
 	g.take()
 	d.busy = true
 	d.drove++
-	ctx := d.run
+	ctx, begins := d.run, d.drove == hotAfter
 	g.mu.Unlock()
+	if begins {
+		g.poke() // so that Run begins to look
+	}
 
 	s := g.all.shared
 	s.hasty = true

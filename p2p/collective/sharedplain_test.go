@@ -68,9 +68,23 @@ func (p plainShared) Post(word int, value uint64) {
 	p.change.Broadcast()
 }
 
-func (p plainShared) Look(rank, word int, _ uint64) uint64 {
+func (p plainShared) Look(rank, word int, least uint64) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.value(rank, word) >= least {
+		return p.value(rank, word)
+	}
+	over := false
+	timer := time.AfterFunc(100*time.Microsecond, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		over = true
+		p.change.Broadcast()
+	})
+	defer timer.Stop()
+	for !over && p.value(rank, word) < least {
+		p.change.Wait()
+	}
 	return p.value(rank, word)
 }
 
@@ -213,4 +227,30 @@ func TestSharedOperationsThatNobodyWaitsFor(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// However many operations were carried out by those who waited, one that nobody waits for is carried out soon.
+func TestRunSeesToWhatIsLeft(t *testing.T) {
+	for waited := range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			m := newPlain(2, 2<<20)
+			w := newWorld(t, 2, func(r int, c *collective.Config) { c.Shared = plainShared{m, r} })
+			err := w.each(func(_ int, g *collective.Group) error {
+				for range waited {
+					if err := sumOf(10)(g).Wait(t.Context()); err != nil {
+						return err
+					}
+				}
+				sumOf(10)(g)
+				<-time.After(time.Second)
+				if recent := g.Recent(); len(recent) != waited+1 || recent[waited].Ended.IsZero() {
+					return fmt.Errorf("after %d operations one was left", waited)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
