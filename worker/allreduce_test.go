@@ -289,6 +289,16 @@ func TestNonFiniteGradientsAreRefusedByName(t *testing.T) {
 // A worker goes in mid-training, and comes again: the others go on without it, and with it.
 func TestTrainingGoesOnWithoutAWorkerAndWithIt(t *testing.T) {
 	t.Parallel()
+	for delay := range 2 {
+		t.Run(fmt.Sprintf("delay=%d", delay), func(t *testing.T) {
+			t.Parallel()
+			goesOn(t, delay)
+		})
+	}
+}
+
+func goesOn(t *testing.T, delay int) {
+	t.Helper()
 	var begun, gone, back atomic.Bool
 	w := crew{cfg: worker.Config{Mode: worker.AllReduce, Job: "lost", World: 3, Deadline: 30 * time.Second}}
 	w.train = func(ctx context.Context, c *worker.Client) error {
@@ -299,7 +309,7 @@ func TestTrainingGoesOnWithoutAWorkerAndWithIt(t *testing.T) {
 		dies := c.Rank() == 1 && begun.CompareAndSwap(false, true)
 		returns := gone.Load() && back.CompareAndSwap(false, true)
 		left, faults := 5, []error(nil)
-		rep, err := c.Train(ctx, m, &memory{batches: 64, rows: 8}, worker.TrainOptions{Epochs: 1 << 20, OnStep: func(p worker.Progress) {
+		rep, err := c.Train(ctx, m, &memory{batches: 64, rows: 8}, worker.TrainOptions{Epochs: 1 << 20, Delay: delay, OnStep: func(p worker.Progress) {
 			switch {
 			case dies && p.Step == 20:
 				gone.Store(true)
@@ -318,7 +328,7 @@ func TestTrainingGoesOnWithoutAWorkerAndWithIt(t *testing.T) {
 		if faults = append(faults, aerr); a.Rebuilds < 1 {
 			faults = append(faults, errors.New("nothing was rebuilt"))
 		}
-		if returns && rep.Resumed < 20 || !rep.Stopped {
+		if returns && rep.Resumed < uint64(20-delay) || !rep.Stopped {
 			faults = append(faults, fmt.Errorf("came in at step %d, stopped: %v", rep.Resumed, rep.Stopped))
 		}
 		return errors.Join(append(faults, err)...)
