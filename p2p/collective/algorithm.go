@@ -19,8 +19,9 @@ const (
 	Tree                      // binomial, whole messages
 	Pairwise                  // one partner at a time
 	SHM                       // straight from and to memory that all ranks have mapped; see Config.Shared
+	Bruck                     // twice as many parts in every step, for any number of ranks
 
-	lastAlgorithm = SHM
+	lastAlgorithm = Bruck
 )
 
 // String is HCCL's token, which ParseAlgorithms reads.
@@ -40,6 +41,8 @@ func (a Algorithm) String() string {
 		return "pairwise"
 	case SHM:
 		return "shm"
+	case Bruck:
+		return "NB"
 	default:
 		return fmt.Sprintf("algorithm(%d)", uint8(a))
 	}
@@ -64,9 +67,9 @@ func (c Choice) String() string {
 func supports(o Op) []Algorithm {
 	switch o {
 	case AllReduce, Reduce:
-		return []Algorithm{Ring, HalvingDoubling, Mesh, Tree, SHM}
+		return []Algorithm{Ring, HalvingDoubling, Mesh, Tree, SHM, Bruck}
 	case ReduceScatter, AllGather:
-		return []Algorithm{Ring, HalvingDoubling, Mesh, SHM}
+		return []Algorithm{Ring, HalvingDoubling, Mesh, SHM, Bruck}
 	case Broadcast:
 		return []Algorithm{Ring, Mesh, Tree, HalvingDoubling, SHM} // HalvingDoubling is the binomial tree too
 	case AlltoAll:
@@ -92,7 +95,7 @@ type Algorithms map[Op]Choice
 
 // ParseAlgorithms reads pinned algorithms in the syntax of HCCL_ALGO: operations parted by "/", each "op=algorithm" or
 // "op=level0:inside;level1:between", without "op=" for all that can. Operations are allreduce, reducescatter, allgather, broadcast, reduce, scatter,
-// gather, alltoall, alltoallv, barrier and sparsereduce (mesh: rows go to all, pairwise: to owners and back); algorithms are ring, H-D_R, mesh (or fullmesh), tree, pairwise, shm and NA, which leaves the choice open.
+// gather, alltoall, alltoallv, barrier and sparsereduce (mesh: rows go to all, pairwise: to owners and back); algorithms are ring, H-D_R, NB, mesh (or fullmesh), tree, pairwise, shm and NA, which leaves the choice open.
 // A name in the wrong case is taken too. What an operation cannot be done by is an error, not another algorithm.
 func ParseAlgorithms(s string) (Algorithms, error) {
 	all := make(Algorithms)

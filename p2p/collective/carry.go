@@ -53,6 +53,8 @@ func reduceScatter(t team, a Algorithm, v vector, src, out []byte, parts cut) er
 		return sharedReduceScatter(t, v, src, out, parts)
 	case a == Mesh || v.ordered:
 		return meshReduceScatter(t, v, src, out, parts)
+	case a == Bruck:
+		return bruckReduceScatter(t, v, src, out, parts)
 	case a == HalvingDoubling:
 		return halvingReduceScatter(t, v, src, out, parts)
 	default:
@@ -69,6 +71,8 @@ func allGather(t team, a Algorithm, v vector, data []byte, parts cut) error {
 		return sharedAllGather(t, v, data, parts)
 	case a == Mesh:
 		return meshAllGather(t, data, parts)
+	case a == Bruck:
+		return bruckAllGather(t, v, data, parts)
 	case a == HalvingDoubling:
 		return halvingAllGather(t, v, data, parts)
 	default:

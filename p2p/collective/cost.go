@@ -144,6 +144,8 @@ func costReduceScatter(l Link, w work, a Algorithm) float64 {
 			seconds += l.step(n, n) + l.step(n/p, 0)
 		}
 		return seconds
+	case a == Bruck:
+		return log2(w.ranks)*l.Alpha.Seconds() + share/l.Bandwidth + share/l.Reduce + l.halved(n, power(w.ranks)) + l.greet(n/2, int(log2(w.ranks)))
 	case a == Ring:
 		return (p-1)*(l.step(n/p, n/p)+l.cut(n/p)) + l.greet(n/p, 1)
 	default:
@@ -163,6 +165,8 @@ func costAllGather(l Link, w work, a Algorithm) float64 {
 			seconds += l.step(n/p, 0) + l.step(n, 0)
 		}
 		return seconds
+	case Bruck:
+		return log2(w.ranks)*l.Alpha.Seconds() + (p-1)/p*n/l.Bandwidth + l.halved(n, power(w.ranks))
 	case Ring:
 		return (p - 1) * (l.step(n/p, 0) + l.cut(n/p))
 	default:
@@ -207,7 +211,7 @@ func contacts(a Algorithm, ranks int) int {
 	switch a {
 	case Mesh:
 		return ranks - 1
-	case HalvingDoubling:
+	case HalvingDoubling, Bruck:
 		return int(log2(ranks))
 	default:
 		return 1
