@@ -404,11 +404,15 @@ func (g *Group) next(ctx context.Context) (w *Work, again bool, err error) {
 // take makes the first operation of the queue the current one; g.mu is held.
 func (g *Group) take() *Work {
 	w := g.queue[0]
+	started := w.posted
+	if !w.first {
+		started = time.Now()
+	}
 	if g.queue = g.queue[1:]; len(g.queue) == 0 {
 		g.queue = g.first[:0]
 	}
 	g.current, g.last = w, w.call
-	g.records.begin(w)
+	g.records.begin(w, started)
 	return w
 }
 
@@ -450,8 +454,7 @@ func (g *Group) finish(w *Work, err error) {
 	if w.after != nil {
 		w.after(err)
 	}
-	w.err = err
-	close(w.done)
+	w.end(err)
 }
 
 // bury makes the group dead: the current operation and all that wait fail with err.

@@ -23,9 +23,9 @@ type recorder struct {
 	n    int // begun so far
 }
 
-func (r *recorder) begin(w *Work) {
+func (r *recorder) begin(w *Work, started time.Time) {
 	w.slot = r.n
-	r.ring[r.n%recorded] = Record{Call: w.call, Bytes: w.bytes, Posted: w.posted, Started: time.Now()}
+	r.ring[r.n%recorded] = Record{Call: w.call, Bytes: w.bytes, Posted: w.posted, Started: started}
 	r.n++
 }
 

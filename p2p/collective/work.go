@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"hcclps/p2p"
@@ -19,10 +20,49 @@ type Work struct {
 	run    func(t team) error
 	driver *Group // whoever waits may carry it out
 	waits  *trace.Track
-	after  func(err error) // called before done is closed
-	done   chan struct{}
-	err    error // written before done is closed
-	slot   int   // in the recorder
+	after  func(err error) // called before it has ended
+	first  bool            // nothing was before it when it was posted
+	slot   int             // in the recorder
+
+	err   error                         // written before state is workEnded, read after
+	done  atomic.Pointer[chan struct{}] // nil: nobody has asked for it
+	state atomic.Uint32
+}
+
+// The states of a Work. It only goes on.
+const (
+	workPending uint32 = iota
+	workEnded
+	workClosed // done is closed or about to be
+)
+
+// end ends the Work with err.
+func (w *Work) end(err error) {
+	w.err = err
+	w.state.Store(workEnded)
+	w.tell()
+}
+
+// tell closes done, if it is there and the Work has ended. Who ends it and who makes done both call it after that: one of them sees both.
+func (w *Work) tell() {
+	if done := w.done.Load(); done != nil && w.state.CompareAndSwap(workEnded, workClosed) {
+		close(*done)
+	}
+}
+
+func (w *Work) ended() bool { return w.state.Load() != workPending }
+
+// channel is done, made when it is first asked for: who carries the operation out himself never does.
+func (w *Work) channel() <-chan struct{} {
+	done := w.done.Load()
+	if done == nil {
+		made := make(chan struct{})
+		if done = &made; !w.done.CompareAndSwap(nil, done) {
+			done = w.done.Load()
+		}
+		w.tell()
+	}
+	return *done
 }
 
 // Call is the operation as this rank called it, with the algorithm that was chosen.
@@ -33,23 +73,23 @@ func (w *Work) Done() <-chan struct{} {
 	if w.driver != nil {
 		w.driver.hasten()
 	}
-	return w.done
+	return w.channel()
 }
 
 // Wait returns the operation's error when it has ended. If ctx ends first it returns the cause; the operation goes on, and may be waited for again.
 func (w *Work) Wait(ctx context.Context) error {
-	select {
-	case <-w.done:
+	if w.ended() {
 		return w.err
-	default:
 	}
 	span := w.waits.Begin("wait")
 	defer span.End()
 	if w.driver != nil && ctx.Err() == nil {
-		w.driver.drive(w)
+		if w.driver.drive(w); w.ended() {
+			return w.err
+		}
 	}
 	select {
-	case <-w.done:
+	case <-w.channel():
 		return w.err
 	case <-ctx.Done():
 		return fmt.Errorf("wait for %v: %w", w.call, context.Cause(ctx))
@@ -58,8 +98,8 @@ func (w *Work) Wait(ctx context.Context) error {
 
 // refused is an operation that was never posted.
 func refused(op Op, err error) *Work {
-	w := &Work{call: Call{Op: op, Root: NoRoot}, done: make(chan struct{}), err: fmt.Errorf("call %v: %w", op, err)}
-	close(w.done)
+	w := &Work{call: Call{Op: op, Root: NoRoot}}
+	w.end(fmt.Errorf("call %v: %w", op, err))
 	return w
 }
 
@@ -76,7 +116,7 @@ func (g *Group) postTagged(c Call, bytes int, tag uint32, run func(t team, v vec
 	if c.Plan = g.plan; tag != 0 {
 		c.Plan = g.planOf(tag)
 	}
-	w := &Work{bytes: bytes, posted: time.Now(), after: after, waits: g.tracks.waits, done: make(chan struct{})}
+	w := &Work{bytes: bytes, posted: time.Now(), after: after, waits: g.tracks.waits}
 	if c.Algorithm == (Choice{Level1: SHM}) && g.all.shared != nil {
 		w.driver = g
 	}
@@ -104,6 +144,7 @@ func (g *Group) postTagged(c Call, bytes int, tag uint32, run func(t team, v vec
 	g.seq++
 	c.Seq = g.seq
 	w.call = c
+	w.first = g.current == nil && len(g.queue) == 0
 	g.queue = append(g.queue, w)
 	if w.driver == nil || after != nil || len(g.queue) > 1 {
 		g.driver.cool()
