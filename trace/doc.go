@@ -32,7 +32,7 @@
 //	processes         of each: id, name, origin by its own clock, shift_ns that Merge has added, lost records
 //
 // "traceEvents" has, in order of time, spans (X), marks (i), samples (C), and ends of flows (s, f); before them names (M). ts and dur are microseconds with
-// three decimals; the args of a span are step, bytes, peer and table, those that it has. Read refuses all else, and says line and column.
+// three decimals; the args of a span are step, bytes, peer and table, those that it has. Read refuses other events, and says line and column.
 //
 // A [Flight] is the other thing that a process leaves: its last collective operations, when something went wrong.
 package trace
