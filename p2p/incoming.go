@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"hcclps/trace"
+	"hcclps/internal/trace"
 )
 
 // Incoming is a transfer that this side receives. Its memory is written until Done is closed. The methods may be called concurrently.

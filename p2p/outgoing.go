@@ -3,7 +3,7 @@ package p2p
 import (
 	"fmt"
 
-	"hcclps/trace"
+	"hcclps/internal/trace"
 )
 
 // Outgoing is a transfer that this side sends. Its memory is read until Done is closed. The methods may be called concurrently.

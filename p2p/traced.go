@@ -1,6 +1,6 @@
 package p2p
 
-import "hcclps/trace"
+import "hcclps/internal/trace"
 
 // Spans of transfers: from when they are offered or asked for until Done. Both sides give the flow from the one to the other the same number.
 

@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"hcclps/internal/trace"
 	"hcclps/p2p"
-	"hcclps/trace"
 )
 
 // TestTransfersAreTraced ties every send to its receive, also over a Comm that dies on the way; what was given up has a span and no flow.

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"hcclps/trace"
+	"hcclps/internal/trace"
 )
 
 // ErrCancelled means that the other side has given a transfer up.

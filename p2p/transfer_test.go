@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"hcclps/internal/trace"
 	"hcclps/p2p"
 	"hcclps/p2p/inproc"
-	"hcclps/trace"
 )
 
 // rig is two ends of a pair in one process. Signals go through channels; Comms are ranks of inproc worlds that the test can spoil.

@@ -11,11 +11,11 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"hcclps/internal/trace"
 	"hcclps/p2p/backend"
 	"hcclps/p2p/link"
 	"hcclps/ps/layout"
 	"hcclps/ps/shard"
-	"hcclps/trace"
 )
 
 // Durabilities of a cluster's shard groups. The meta group and unreplicated

@@ -12,11 +12,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"hcclps/internal/trace"
 	"hcclps/p2p/inproc"
 	"hcclps/p2p/link"
 	"hcclps/ps/raftlog"
 	"hcclps/ps/shard"
-	"hcclps/trace"
 )
 
 // LocalConfig describes a cluster inside one process. The zero value is three

@@ -10,12 +10,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"hcclps/internal/trace"
 	"hcclps/p2p/backend"
 	"hcclps/p2p/collective"
 	"hcclps/p2p/link"
 	"hcclps/p2p/world"
 	"hcclps/ps/wire"
-	"hcclps/trace"
 )
 
 // Sync is how the workers of a job wait for each other.

@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"hcclps/internal/trace"
 	"hcclps/p2p/collective"
-	"hcclps/trace"
 )
 
 // Flight is the last collective operations of this worker; false where workers do not bring gradients together themselves.

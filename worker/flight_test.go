@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"hcclps/internal/trace"
 	"hcclps/p2p/inproc"
-	"hcclps/trace"
 	"hcclps/worker"
 	"hcclps/worker/model"
 )

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"hcclps/trace"
+	"hcclps/internal/trace"
 )
 
 // phase is what the goroutine that trains does.

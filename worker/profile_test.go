@@ -5,8 +5,8 @@ import (
 	"sync"
 	"testing"
 
+	"hcclps/internal/trace"
 	"hcclps/ps"
-	"hcclps/trace"
 	"hcclps/worker"
 	"hcclps/worker/model"
 )

@@ -9,10 +9,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"hcclps/internal/trace"
 	"hcclps/p2p/link"
 	"hcclps/ps/layout"
 	"hcclps/ps/wire"
-	"hcclps/trace"
 )
 
 // Gradient is a step's gradient of some rows of a table, summed over the rows

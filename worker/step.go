@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"hcclps/trace"
+	"hcclps/internal/trace"
 	"hcclps/worker/dataset"
 )
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"hcclps/trace"
+	"hcclps/internal/trace"
 	"hcclps/worker/dataset"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"hcclps/trace"
+	"hcclps/internal/trace"
 )
 
 // lastShown is how many operations of each rank are printed.

@@ -10,7 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"hcclps/cmd/internal/program"
-	"hcclps/trace"
+	"hcclps/internal/trace"
 )
 
 func profileCommand() *cli.Command {

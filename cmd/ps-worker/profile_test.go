@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"hcclps/trace"
+	"hcclps/internal/trace"
 )
 
 // TestProfileOfAJob trains with servers in this process, and reads what that has written.

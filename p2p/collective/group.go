@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"hcclps/internal/trace"
 	"hcclps/p2p"
-	"hcclps/trace"
 )
 
 // Defaults of Config.

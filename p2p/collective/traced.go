@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"hcclps/trace"
+	"hcclps/internal/trace"
 )
 
 // tracks are the lines of a group in a profile.

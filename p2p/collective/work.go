@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"hcclps/internal/trace"
 	"hcclps/p2p"
-	"hcclps/trace"
 )
 
 // Work is an operation that was posted. Any number of goroutines may wait for it. Until it has ended its buffers belong to the group: what is

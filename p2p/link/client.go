@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"hcclps/internal/trace"
 	"hcclps/p2p"
-	"hcclps/trace"
 )
 
 // Config describes a Client. Network, Pair, Cluster and ID are needed, all else has a good default.

@@ -7,8 +7,8 @@ import (
 	"math"
 	"time"
 
+	"hcclps/internal/trace"
 	"hcclps/p2p"
-	"hcclps/trace"
 )
 
 // Limits bound what connections hold. The zero value has the defaults, which programs use: other values are for tests and for tuning.

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"hcclps/internal/trace"
 	"hcclps/p2p"
-	"hcclps/trace"
 )
 
 // Handler answers requests. Serve runs in a goroutine of its own for each request and must call Reply once before it

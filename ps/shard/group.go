@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"hcclps/internal/trace"
 	"hcclps/p2p"
 	"hcclps/ps/layout"
 	"hcclps/ps/raftgroup"
@@ -17,7 +18,6 @@ import (
 	"hcclps/ps/snapshot"
 	"hcclps/ps/table"
 	"hcclps/ps/wire"
-	"hcclps/trace"
 )
 
 // maxPart bounds a log entry, beside the log's own bound.

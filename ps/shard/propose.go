@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"hcclps/internal/trace"
 	"hcclps/ps/update"
 	"hcclps/ps/wire"
-	"hcclps/trace"
 )
 
 const (

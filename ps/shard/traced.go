@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"hcclps/internal/trace"
 	"hcclps/ps/wire"
-	"hcclps/trace"
 )
 
 // tracks are the lines of a group in a profile.

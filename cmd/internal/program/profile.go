@@ -9,7 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"hcclps/trace"
+	"hcclps/internal/trace"
 )
 
 // ProfileFlag is --profile. who says which processes write a file of their own.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"hcclps/trace"
+	"hcclps/internal/trace"
 )
 
 const head = `{"otherData":{"format":"hcclps trace","version":1,"origin":"2026-01-02T03:04:05Z","processes":[{"id":0,"name":"w","origin":"2026-01-02T03:04:05Z"}]},"traceEvents":[` + "\n"

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"hcclps/trace"
+	"hcclps/internal/trace"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"hcclps/trace"
+	"hcclps/internal/trace"
 )
 
 // flown is the flight of a rank that ended so many operations and is in the next.

@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"hcclps/trace"
+	"hcclps/internal/trace"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write testdata anew")

@@ -4,7 +4,7 @@ import (
 	"io"
 	"testing"
 
-	"hcclps/trace"
+	"hcclps/internal/trace"
 )
 
 // BenchmarkSpan is what a span costs: where nobody records, and where somebody does.

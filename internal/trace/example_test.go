@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"log"
 
-	"hcclps/trace"
+	"hcclps/internal/trace"
 )
 
 // Record two spans, one inside the other, write them as a file, read it and add up.
