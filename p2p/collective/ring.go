@@ -1,7 +1,7 @@
 package collective
 
 // ahead is how many receives a pipeline keeps posted.
-const ahead = 4
+const ahead = 2
 
 // ringReduceScatter leaves part me of the reduction of every src in out, which may be that part of src. Part i starts at rank i+1 and
 // goes once around; in each of p-1 steps a rank adds its own to a part and hands it on, piece by piece.
