@@ -24,7 +24,7 @@ func overShapedLink(t testing.TB, shape p2ptest.Shape, policy p2p.Policy) [2]*p2
 	conns[0], conns[1] = inproc.Pipe(0)
 	return connected(t, policy, func(_ context.Context, rank int) (p2p.RunningComm, error) {
 		return tcp.Pair([]net.Conn{shape.Conn(conns[rank])}, rank), nil
-	})
+	}).ends
 }
 
 // slowCodec takes its time for every byte, as an encoder, and as a decoder that applies what it decodes.

@@ -43,13 +43,15 @@ func BenchmarkCodecInRing(b *testing.B) {
 	open := func(ctx context.Context, rank int) (p2p.RunningComm, error) {
 		return shm.Negotiate(ctx, conns[rank], rank, shm.Config{})
 	}
-	ends := connected(b, p2p.Policy{}, open)
+	both := connected(b, p2p.Policy{}, open)
 	alone := codecAlone(src, dst)
 	b.SetBytes(int64(src.Len()))
 	id := uint64(0)
 	for b.Loop() {
 		id++
-		out, in := ends[0].SendFrom(id, src), ends[1].ReceiveInto(id, p2p.Push, dst)
+		out := both.ends[0].SendFrom(id, src)
+		both.told(1) // a side receives nothing of which it has not heard
+		in := both.ends[1].ReceiveInto(id, p2p.Push, dst)
 		<-in.Done()
 		<-out.Done()
 		if in.Err() != nil || out.Err() != nil {
@@ -86,32 +88,47 @@ func codecAlone(src, dst toHalf) parts {
 	})}
 }
 
-// connected makes two ends over the Comms that open makes, with signals through channels.
-func connected(t testing.TB, policy p2p.Policy, open func(ctx context.Context, rank int) (p2p.RunningComm, error)) [2]*p2p.Transfer {
+// pair is two ends whose signals go through channels.
+type pair struct {
+	ends  [2]*p2p.Transfer
+	wires [2]chan func() error // done in turn, as by the reader of a control plane
+}
+
+// told waits until an end has acted on all that the other has signalled so far.
+func (p *pair) told(rank int) {
+	done := make(chan struct{})
+	p.wires[rank] <- func() error {
+		close(done)
+		return nil
+	}
+	<-done
+}
+
+// connected makes two ends over the Comms that open makes.
+func connected(t testing.TB, policy p2p.Policy, open func(ctx context.Context, rank int) (p2p.RunningComm, error)) *pair {
 	t.Helper()
-	var ends [2]*p2p.Transfer
-	var wires [2]chan p2p.Signal
+	both := &pair{}
 	var all sync.WaitGroup
 	ctx, stop := context.WithCancel(t.Context())
 	for rank := range 2 {
-		wires[rank] = make(chan p2p.Signal, 1000)
+		both.wires[rank] = make(chan func() error, 1000)
 	}
 	for rank := range 2 {
 		var err error
-		ends[rank], err = p2p.NewTransfer(p2p.TransferConfig{
+		both.ends[rank], err = p2p.NewTransfer(p2p.TransferConfig{
 			Rank: rank, Peer: "other", Policy: policy,
 			Open: func(ctx context.Context, _ uint32) (p2p.RunningComm, error) { return open(ctx, rank) },
-			Post: func(s p2p.Signal) { wires[1-rank] <- s },
+			Post: func(s p2p.Signal) { both.wires[1-rank] <- func() error { return both.ends[1-rank].Signalled(s) } },
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		all.Go(func() { _ = ends[rank].Run(ctx) })
+		all.Go(func() { _ = both.ends[rank].Run(ctx) })
 		all.Go(func() {
 			for {
 				select {
-				case s := <-wires[rank]:
-					if err := ends[rank].Signalled(s); err != nil {
+				case act := <-both.wires[rank]:
+					if err := act(); err != nil {
 						t.Error(err)
 					}
 				case <-ctx.Done():
@@ -124,5 +141,5 @@ func connected(t testing.TB, policy p2p.Policy, open func(ctx context.Context, r
 		stop()
 		all.Wait()
 	})
-	return ends
+	return both
 }

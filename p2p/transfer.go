@@ -162,7 +162,9 @@ func (t *Transfer) offer(o *Outgoing) {
 	o.finish()
 }
 
-// Receive asks for transfer id into dst, whose length is that of the transfer. dst must not be touched until the Incoming is done.
+// Receive asks for transfer id into dst, whose length is that of the transfer, and which must not be touched until the Incoming is done. The caller
+// knows of the transfer from the control plane, behind the signals that the peer gave when it offered it: what it asked for earlier might be
+// on its way unasked.
 func (t *Transfer) Receive(id uint64, priority Priority, dst []byte) *Incoming {
 	return t.ReceiveInto(id, priority, memory(dst))
 }
