@@ -238,7 +238,9 @@ func (c *Client) resume(r resumed) {
 // adopt takes over what a table is now, in the handles that models have.
 func (c *Client) adopt(t wire.Table) {
 	if h := c.tables[t.Name]; h != nil {
-		h.Table = t
+		if describe(h.Table) != describe(t) { // a read ahead may be at it; what was loaded is adopted before there is one
+			h.Table = t
+		}
 		return
 	}
 	c.tables[t.Name] = newTable(t)

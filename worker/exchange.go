@@ -71,7 +71,7 @@ func (r *replica) trade(ctx context.Context, h head) (*round, error) {
 	if err != nil {
 		return nil, err
 	}
-	return o, r.sort(o)
+	return o, nil
 }
 
 // send begins the sums of dense tensors that have not left yet, and returns what is left for the body.
@@ -134,7 +134,7 @@ func (p *peers) exchangeHeads(ctx context.Context, h head) (*round, error) {
 		case a.step != b.step:
 			return nil, fmt.Errorf("rank 0 is at step %d, rank %d at step %d: give all workers the same data and options", a.step, rank, b.step)
 		case a.schema != b.schema:
-			return nil, fmt.Errorf("rank %d has other tables than rank 0 at step %d: give all workers the same model and options", rank, a.step)
+			return nil, fmt.Errorf("rank %d has other tables or options than rank 0 at step %d: give all workers the same model and options", rank, a.step)
 		}
 	}
 	return o, nil

@@ -34,7 +34,7 @@ const (
 	headSize = 136
 	cursorAt = 72
 	// maxBody bounds what a worker's part of a step may be.
-	maxBody = 1 << 40
+	maxBody = 1 << 31
 	// maxHeadRows bounds the rows of data behind a step.
 	maxHeadRows = 1 << 48
 

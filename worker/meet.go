@@ -71,7 +71,7 @@ func (r *replica) meet(ctx context.Context) error {
 func otherTables(all []standing) error {
 	for rank, s := range all {
 		if s.schema != all[0].schema {
-			return fmt.Errorf("rank %d has other tables than rank 0: give all workers the same model and options", rank)
+			return fmt.Errorf("rank %d has other tables or options than rank 0: give all workers the same model and options", rank)
 		}
 	}
 	return errors.New("workers stand differently") // cannot be: they differ in nothing else
@@ -119,12 +119,10 @@ const pageSize = 4 << 20
 
 // share gives what source has to all others. One that has the same already only takes part.
 func (r *replica) share(ctx context.Context, source int, has bool) error {
-	var s shared
 	var b []byte
 	if r.rank() == source {
-		s = r.shared()
 		var err error
-		if b, err = json.Marshal(s); err != nil {
+		if b, err = json.Marshal(r.shared()); err != nil {
 			return fmt.Errorf("encode parameters: %w", err)
 		}
 	}
@@ -132,6 +130,7 @@ func (r *replica) share(ctx context.Context, source int, has bool) error {
 	if err != nil {
 		return fmt.Errorf("get parameters of rank %d: %w", source, err)
 	}
+	var s shared // not what was encoded: its slices are in use
 	if err := json.Unmarshal(b, &s); err != nil {
 		return fmt.Errorf("read parameters of rank %d: %w", source, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"hcclps/p2p"
@@ -46,6 +47,8 @@ func openPeers(ctx context.Context, cfg Config, servers *cluster, pair world.Pai
 		return nil, err
 	}
 	p := &peers{cfg: cfg, log: cfg.Logger, start: start}
+	ctx, cancel := context.WithTimeout(ctx, cfg.Deadline)
+	defer cancel()
 	return p, p.form(ctx, w)
 }
 
@@ -130,7 +133,7 @@ func (p *peers) transport() string {
 	if t := string(p.cfg.Bulk.Transport); t == "tcp" || t == "hccl" {
 		return t
 	}
-	if hosts[len(hosts)-1] == 0 {
+	if slices.Max(hosts) == 0 {
 		return "shm"
 	}
 	return "tcp"

@@ -121,7 +121,10 @@ func byTable(grads []Gradient) ([]Gradient, error) {
 func (g *Gradient) rowsOf() ([]uint64, error) {
 	t := g.Table.spec()
 	keys, want := g.Keys, len(g.Keys)*int(t.Dim)
-	if dense(g.Table) && keys == nil {
+	if dense(g.Table) {
+		if keys != nil {
+			return nil, fmt.Errorf("table %q is dense, and its gradient has %d keys: give it without keys, whole", t.Name, len(keys))
+		}
 		keys, want = blockKeys(t), elements(t)
 	}
 	if len(g.Values) != want {

@@ -7,6 +7,7 @@ import (
 
 	"hcclps/p2p"
 	"hcclps/p2p/collective"
+	"hcclps/p2p/world"
 )
 
 // ErrRebuilt means that the workers of a job are others now: one was lost, or one came. Those that are left have the parameters of the same
@@ -50,6 +51,12 @@ func (r *replica) rebuild(ctx context.Context, cause error) error {
 		if err == nil {
 			err = r.meet(ctx)
 		}
+		if said, ok := errors.AsType[*apartError](err); ok {
+			if cause != nil {
+				return fmt.Errorf("%w, after: %w", said, cause)
+			}
+			return said
+		}
 		switch {
 		case err == nil && cause == nil:
 			return fmt.Errorf("%w: now there are %d", ErrRebuilt, p.world.Size())
@@ -71,9 +78,25 @@ func (r *replica) again(ctx context.Context) error {
 		p.log.Debug("close the group of workers", "err", err)
 	}
 	r.abandon()
+	silent := p.silent()
 	w, err := p.world.Rebuild(ctx)
 	if err != nil {
-		return err
+		return &apartError{fmt.Errorf("meet the workers that are left: %w", err)} // there is no world to try again with
+	}
+	if silent && w.Size() == 1 {
+		err := fmt.Errorf("the other workers have not heard this one for a while, and are not there any more: they have ended, or gone on without it: %w", p2p.ErrRefused)
+		return errors.Join(&apartError{err}, w.Close())
 	}
 	return p.form(ctx, w)
 }
+
+// silent says whether the others took this worker for dead.
+func (p *peers) silent() bool {
+	v, ok := errors.AsType[*world.RankError](p.world.Err())
+	return ok && p.world.Size() > 1 && v.Rank == p.world.Rank()
+}
+
+// apartError is that this worker is not one of the next epoch, nor can be.
+type apartError struct{ error }
+
+func (e *apartError) Unwrap() error { return e.error }

@@ -98,6 +98,7 @@ func (r *replica) agree(_ context.Context, w wire.Table) (wire.Table, error) {
 // hold makes these the tables; the lock is held.
 func (r *replica) hold(tables []*held) {
 	h := fnv.New64a()
+	fmt.Fprintf(h, "%t %d %d %q", r.cfg.Sum, r.cfg.Seed, r.cfg.Parts, r.cfg.Data)
 	for _, t := range tables {
 		_, _ = io.WriteString(h, describe(t.Spec)) // a hash takes everything
 	}
@@ -200,6 +201,9 @@ func (r *replica) land(ctx context.Context) (*round, error) {
 	if f.err != nil {
 		return nil, r.rebuild(ctx, f.err)
 	}
+	if err := r.sort(f.round); err != nil {
+		return nil, err
+	}
 	if err := r.apply(f.round); err != nil {
 		return nil, err
 	}
@@ -230,7 +234,7 @@ func (r *replica) collect(ctx context.Context, c *commit) (*round, error) {
 	if f.err != nil {
 		return nil, r.rebuild(ctx, f.err)
 	}
-	return f.round, nil
+	return f.round, r.sort(f.round)
 }
 
 // alone is the step of the only worker.
@@ -256,7 +260,6 @@ func (r *replica) head(c *commit) head {
 		step: c.step, schema: r.schema, rows: uint64(c.rows), loss: c.loss, cursor: c.cursor,
 		plan: r.wish,
 	}
-	r.wish = wire.Plan{}
 	if r.peers != nil && r.cfg.Mode == AllReduce {
 		h.waiting = r.peers.world.Waiting() > 0
 	}

@@ -167,12 +167,15 @@ func (j *job) worker(log *slog.Logger) error {
 		return program.Usage("--sync %s: with --mode %v workers are in step", c.String("sync"), j.cfg.Mode)
 	}
 	if j.cfg.Job == "" {
-		if j.cfg.World > 1 {
+		switch {
+		case j.cfg.Mode == worker.AllReduce && j.cfg.World > 1:
+			j.cfg.Job = "job" // where they meet tells them apart from others
+		case j.cfg.World > 1:
 			return program.Usage("--job is needed when --world is over 1: it is the name the workers share")
-		}
-		j.cfg.Job = "job-" + strings.ToLower(rand.Text()[:6])
-		if c.Bool("resume") || c.String("dir") != "" {
+		case c.Bool("resume") || c.String("dir") != "":
 			j.cfg.Job = "job" // what --resume finds again
+		default:
+			j.cfg.Job = "job-" + strings.ToLower(rand.Text()[:6])
 		}
 	}
 	if len(j.cfg.Servers) == 0 {

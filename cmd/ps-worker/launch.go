@@ -53,7 +53,7 @@ func launchCommand() *cli.Command {
 			&cli.StringFlag{Name: "kills", Value: "20,5", Usage: "at most `L,W` leader and worker kills"},
 			&cli.StringFlag{Name: "ps-server", Usage: "`PATH` of ps-server; default: beside this program, else in PATH"},
 			&cli.BoolFlag{Name: "tcp", Usage: "servers listen on loopback ports, not on Unix sockets"},
-			program.ProfileFlag("; workers write FILE.RANK, servers FILE.NAME"),
+			program.ProfileFlag("; for out.json workers write out.RANK.json, servers out.NAME.json"),
 			&cli.StringFlag{Name: "devices", Usage: "NPUs of the workers, one each: `LIST` such as 0-3,6", EnvVars: env("devices")},
 			&cli.StringFlag{Name: "server-devices", Usage: "NPUs of the servers, where they are to take part in hccl", EnvVars: env("server-devices")},
 		}, program.NetworkFlags(), program.TransportFlags(), program.LogFlags("warn"), program.ConfigFlags()),

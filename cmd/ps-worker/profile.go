@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -35,6 +36,9 @@ func profile(c *cli.Context) error {
 	var traces []*trace.Trace
 	var flights []*trace.Flight
 	for _, path := range c.Args().Slice() {
+		if strings.HasPrefix(path, "-") {
+			return program.Usage("profile: %s after a file: flags come before the files", path)
+		}
 		t, f, err := trace.Open(path)
 		switch {
 		case err != nil:

@@ -64,7 +64,7 @@ func TestProfileRefuses(t *testing.T) {
 	if err := f.WriteFile(flight); err != nil {
 		t.Fatal(err)
 	}
-	good := filepath.Join("..", "..", "trace", "testdata", "worker.json")
+	good := filepath.Join("..", "..", "internal", "trace", "testdata", "worker.json")
 	text := write(t, "text.json", "{\n\"a\": 1,\n!")
 	overlap := write(t, "overlap.json", `{"otherData":{"format":"hcclps trace","version":1,"processes":[{"id":0,"name":"w"}]},"traceEvents":[
 {"ph":"M","name":"thread_name","pid":0,"tid":1,"args":{"name":"t"}},

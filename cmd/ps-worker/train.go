@@ -24,9 +24,9 @@ func trainCommand() *cli.Command {
 		Name:  "train",
 		Usage: "train a model, as one worker of a job",
 		Description: "Alone: ps-worker train --embedded 3 --data train.libsvm --test test.libsvm\n" +
-			"In a job: the same command in each process, with --servers, and RANK and WORLD_SIZE (or --rank and --world).\n" +
-			"Without servers: --mode allreduce, and MASTER_ADDR and MASTER_PORT too, or RANK_TABLE_FILE.\n" +
-			"A worker that is started again under its name resumes where it was.",
+			"In a job: the same command in each process, with --servers, --job, and RANK and WORLD_SIZE (or --rank and --world).\n" +
+			"Without servers: --mode allreduce, and MASTER_ADDR and MASTER_PORT too, or RANK_TABLE_FILE and RANK_ID.\n" +
+			"With the parameters on servers a worker that is started again under its name resumes where it was; in mode allreduce it comes in as a new one.",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "model", Value: model.NameLR, Usage: strings.Join(model.Names(), ", ") + "; with --load: that of the saved model", EnvVars: env("model")},
 			&cli.IntFlag{Name: "dim", Usage: "floats of an embedding; default: by model", EnvVars: env("dim")},
@@ -53,7 +53,7 @@ func trainCommand() *cli.Command {
 			&cli.BoolFlag{Name: "resume", Usage: "embedded: go on with the job in --dir", EnvVars: env("resume")},
 			&cli.DurationFlag{Name: "step-delay", Usage: "wait after each step, to slow a run down", EnvVars: env("step-delay")},
 			&cli.DurationFlag{Name: "op-timeout", Value: time.Minute, Usage: "bound of one push, pull or session call", EnvVars: env("op-timeout")},
-			program.ProfileFlag("; of several workers FILE.RANK"),
+			program.ProfileFlag("; of several workers out.RANK.json for out.json"),
 			&cli.BoolFlag{Name: "json", Usage: "rank 0 prints one line of JSON at the end", EnvVars: env("json")},
 		}, program.NetworkFlags(), program.BulkFlags(), modeFlags(), dataFlags(), trainingFlags(), program.LogFlags("warn"), program.ConfigFlags()),
 		Action: train,

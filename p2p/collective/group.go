@@ -295,7 +295,11 @@ func (g *Group) sub(ctx context.Context, ranks []int, change func(*Config)) (*Gr
 		return nil, errors.Join(fmt.Errorf("the comm is of rank %d of %d", comm.Rank(), comm.Size()), comm.Close())
 	}
 	sub.Comm = comm
-	return New(sub)
+	made, err := New(sub)
+	if err != nil {
+		return nil, errors.Join(err, comm.Close())
+	}
+	return made, nil
 }
 
 // Close ends the group and its Comm, and may be called more than once. Operations under way fail, and Run returns nil.

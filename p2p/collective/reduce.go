@@ -60,9 +60,9 @@ func newReducer(t p2p.DType, r Reduction) reducer {
 		}
 		return f
 	case p2p.Float16:
-		return newFolder(2, loadHalf(halfToFloat), storeHalf(floatToHalf), r, divide[float32])
+		return halfFolder(vec.DecodeF16, vec.EncodeF16, r)
 	case p2p.BFloat16:
-		return newFolder(2, loadHalf(brainToFloat), storeHalf(floatToBrain), r, divide[float32])
+		return halfFolder(vec.DecodeBF16, vec.EncodeBF16, r)
 	case p2p.Float64:
 		return newFolder(8, loadFloat64, storeFloat64, r, divide[float64])
 	case p2p.Int32:
@@ -272,18 +272,11 @@ func storeInt64(dst []byte, src []int64) {
 func loadUint8(dst []uint8, src []byte)  { copy(dst, src) }
 func storeUint8(dst []byte, src []uint8) { copy(dst, src) }
 
-func loadHalf(value func(uint16) float32) func([]float32, []byte) {
-	return func(dst []float32, src []byte) {
-		for i := range dst {
-			dst[i] = value(binary.LittleEndian.Uint16(src[2*i:]))
-		}
+// halfFolder folds 16-bit floats as float32.
+func halfFolder(load func([]float32, []byte), store func([]byte, []float32), r Reduction) *folder[float32] {
+	f := newFolder(2, load, store, r, divide[float32])
+	if r == Sum || r == Avg {
+		f.op = vec.Add
 	}
-}
-
-func storeHalf(round func(float32) uint16) func([]byte, []float32) {
-	return func(dst []byte, src []float32) {
-		for i, x := range src {
-			binary.LittleEndian.PutUint16(dst[2*i:], round(x))
-		}
-	}
+	return f
 }

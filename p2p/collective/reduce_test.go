@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"hcclps/internal/vec"
 	"hcclps/p2p"
 )
 
@@ -24,6 +25,24 @@ func naiveHalf(h uint16) float64 {
 	default:
 		return sign * math.Ldexp(1024+frac, exp-25)
 	}
+}
+
+// The conversions that folds use, of one number.
+func halfToFloat(h uint16) float32  { return decoded(vec.DecodeF16, h) }
+func brainToFloat(h uint16) float32 { return decoded(vec.DecodeBF16, h) }
+func floatToHalf(f float32) uint16  { return encoded(vec.EncodeF16, f) }
+func floatToBrain(f float32) uint16 { return encoded(vec.EncodeBF16, f) }
+
+func decoded(decode func([]float32, []byte), h uint16) float32 {
+	var f [1]float32
+	decode(f[:], []byte{byte(h), byte(h >> 8)})
+	return f[0]
+}
+
+func encoded(encode func([]byte, []float32), f float32) uint16 {
+	var b [2]byte
+	encode(b[:], []float32{f})
+	return binary.LittleEndian.Uint16(b[:])
 }
 
 func TestHalfIsExact(t *testing.T) {

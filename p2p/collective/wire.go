@@ -27,14 +27,17 @@ func (g *Group) allReduceAs(send, recv p2p.Buffer, wire p2p.DType, r Reduction, 
 		return refused(AllReduce, a.err)
 	}
 	src, dst := send.Host(), recv.Host()
+	var data []byte // made once: the operation may be taken up again, see errLater
 	return g.postTagged(a.call, len(src)/2, tag, func(t team, v vector) error {
 		if t.size() == 1 {
 			place(dst, src)
 			return nil
 		}
 		c := codecOf(wire)
-		data := t.scratch.take(len(src) / 2)
-		c.encode(data, vec.Floats(src))
+		if data == nil {
+			data = t.scratch.take(len(src) / 2)
+			c.encode(data, vec.Floats(src))
+		}
 		v.reducer = &wireReducer{reducer: v.reducer, codec: c, over: v.over}
 		v.width, v.ordered = 2, true
 		if err := g.reduceAll(t, v, data, data); err != nil {

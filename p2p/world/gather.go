@@ -154,6 +154,7 @@ func (c *center) seal(id uint64) {
 	c.failed, c.since, c.waiting, c.notes = false, time.Time{}, 0, nil
 	c.processes = nil
 	clear(c.scopes)
+	clear(c.awaited)
 	for r, s := range all {
 		s.come, s.rank, c.awaited[r] = false, r, true
 		if s.born == 0 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -89,7 +90,7 @@ func newWorld(j *joiner) *World {
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{}),
 		names: make(map[string]bool), scopes: make(map[string]*Scope), comms: make(map[*Comm]struct{}),
 	}
-	w.cfg.Logger.Info("world formed", "rank", w.rank, "size", w.Size(), "epoch", w.table.epoch, "hosts", w.hosts[len(w.hosts)-1]+1)
+	w.cfg.Logger.Info("world formed", "rank", w.rank, "size", w.Size(), "epoch", w.table.epoch, "hosts", slices.Max(w.hosts)+1)
 	return w
 }
 

@@ -87,7 +87,7 @@ func (r *Reducer) sum(table uint32, dim int) wire.Section {
 		s := &r.src[r.heap[0]]
 		row := s.values[s.at*dim : (s.at+1)*dim]
 		if key := s.keys[s.at]; len(r.keys) > firstKey && r.keys[len(r.keys)-1] == key {
-			add(r.values[len(r.values)-dim:], row)
+			vec.Add(r.values[len(r.values)-dim:], row)
 		} else {
 			r.keys = append(r.keys, key)
 			r.values = append(r.values, row...)
@@ -112,7 +112,7 @@ func (r *Reducer) sumSame(table uint32, dim int) (wire.Section, bool) {
 	first := len(r.values)
 	r.values = append(r.values, r.src[0].values...)
 	for _, s := range r.src[1:] {
-		add(r.values[first:], s.values)
+		vec.Add(r.values[first:], s.values)
 	}
 	return wire.Section{Table: table, Dim: dim, Keys: keys, Values: r.values[first:]}, true
 }
@@ -139,13 +139,6 @@ func (r *Reducer) down(i int) {
 		}
 		r.heap[i], r.heap[child] = r.heap[child], r.heap[i]
 		i = child
-	}
-}
-
-func add(dst, src []float32) {
-	src = src[:len(dst)]
-	for i, v := range src {
-		dst[i] += v
 	}
 }
 

@@ -41,6 +41,9 @@ func NewProfile(c *cli.Context, process string, id int, part string) (*Profile, 
 	if st, err := os.Stat(filepath.Dir(path)); err != nil || !st.IsDir() {
 		return nil, Usage("--profile %s: %s is no folder", path, filepath.Dir(path))
 	}
+	if st, err := os.Stat(path); err == nil && st.IsDir() {
+		return nil, Usage("--profile %s is a folder: name a file", path)
+	}
 	p := &Profile{path: path, rec: trace.New(trace.Config{Process: process, ID: id})}
 	p.rec.Start()
 	return p, nil
