@@ -84,7 +84,7 @@ func (c *center) admit(h hello, to sink) (*seat, string) {
 		return nil, why
 	}
 	if old := c.seats[h.id]; old != nil {
-		c.remove(old, "its connection broke")
+		c.remove(old, "its connection broke", true)
 		closeLine(old)
 	}
 	c.arrivals++
@@ -254,15 +254,18 @@ func (c *center) judge(rank int, scope, reason string) {
 	c.post(frame{kind: kindFailed, rank: rank, scope: scope, text: reason}, nil)
 }
 
-// remove takes a seat away whose connection is no more.
-func (c *center) remove(s *seat, why string) {
+// remove takes a seat away whose connection is no more. A process that is not sure to be dead is waited for where it could find another rendezvous, as
+// long as its cut-off side might: else this one, if all others are out of its reach, would go on alone, and they without it.
+func (c *center) remove(s *seat, why string, dead bool) {
 	if c.seats[s.process] != s {
 		return
 	}
 	delete(c.seats, s.process)
 	c.poll.gone(s)
 	if s.rank >= 0 && !s.left {
-		delete(c.awaited, s.rank)
+		if dead || c.claim == nil {
+			delete(c.awaited, s.rank)
+		}
 		c.judge(s.rank, "", why)
 	}
 	if s.rank < 0 && s.born == 0 {

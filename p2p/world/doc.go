@@ -42,7 +42,7 @@
 // # Epochs
 //
 // [World.Rebuild] makes the next epoch of the ranks that call it, the survivors, and of new processes that wait in Open: a restarted one is new, and the
-// rank it was started as means nothing then. The rendezvous waits for all ranks that are not known to be dead, at most for Gather (10 s), and tells those that
+// rank it was started as means nothing then. The rendezvous waits for all ranks that are not known to be dead, at most for Gather (10 s; with a Register a silent one is not), and tells those that
 // did not come that the others go on without them; such a straggler is refused, by name, and may Open anew. A rank that waits there for 2 s with
 // nobody dead becomes the verdict of the old epoch, so that the others notice. Ranks are dense, and in the order in which processes came into the world.
 //

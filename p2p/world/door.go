@@ -167,7 +167,7 @@ func (c *center) lost(s *seat, err error) {
 	c.mu.Lock()
 	rank := s.rank
 	alive := rank >= 0 && !s.left && c.seats[s.process] == s
-	c.remove(s, why)
+	c.remove(s, why, !errors.Is(err, errSilent))
 	c.consider()
 	c.mu.Unlock()
 	if alive { // perhaps it was only silent: then it shall know

@@ -107,13 +107,16 @@ func (l *line) settle(fault error) {
 	l.fault = fault
 }
 
+// errSilent is that nothing was heard: the other side may be dead, or out of reach.
+var errSilent = fmt.Errorf("%w: silent", p2p.ErrPeer)
+
 // because puts the fault into words.
 func (l *line) because(err error) error {
 	switch {
 	case errors.Is(err, p2p.ErrPeer), errors.Is(err, p2p.ErrMalformed), errors.Is(err, p2p.ErrRefused):
 		return err
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("%w: silent for %v", p2p.ErrPeer, l.suspect)
+		return fmt.Errorf("%w for %v", errSilent, l.suspect)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("%w: connection closed", p2p.ErrPeer)
 	default:
