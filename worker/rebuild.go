@@ -85,7 +85,7 @@ func (r *replica) again(ctx context.Context) error {
 	}
 	if silent && w.Size() == 1 {
 		err := fmt.Errorf("the other workers have not heard this one for a while, and are not there any more: they have ended, or gone on without it: %w", p2p.ErrRefused)
-		return errors.Join(&apartError{err}, w.Close())
+		return errors.Join(&apartError{err}, w.Close()) //nolint:contextcheck // closing has a bound of its own
 	}
 	return p.form(ctx, w)
 }
