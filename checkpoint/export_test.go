@@ -281,8 +281,8 @@ func TestImportOfForeignFiles(t *testing.T) {
 	}
 }
 
-// TestNumpyOpensExports runs the ten lines of Python that a user would write.
-func TestNumpyOpensExports(t *testing.T) {
+// TestExportsOpenNeedsNumpy runs the ten lines of Python that a user would write.
+func TestExportsOpenNeedsNumpy(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 60e9)
 	defer cancel()
 	python := ""
@@ -293,7 +293,7 @@ func TestNumpyOpensExports(t *testing.T) {
 		}
 	}
 	if python == "" {
-		t.Skip("skipped: no python3 with numpy is here (Debian: python3-numpy)")
+		t.Skip("no python3 with numpy is here (Debian: python3-numpy)")
 	}
 	dir := t.TempDir()
 	if _, err := savedTensors(t, 2).Export(ctx, dir, ExportOptions{Slots: true}); err != nil {

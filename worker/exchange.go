@@ -33,6 +33,10 @@ func (r *replica) pack(c *commit) (head, error) {
 		err = r.early.fault
 	}
 	if err != nil && !errors.Is(err, ErrNonFinite) {
+		if r.early.at > 0 { // others wait for the rest of a step that will not come
+			err = errors.Join(err, r.peers.group.Close())
+		}
+		r.abandon()
 		return head{}, err
 	}
 	h := r.head(c)

@@ -163,6 +163,14 @@ func (r *replica) shared() shared {
 // become drops all rows, and takes over the rest.
 func (r *replica) become(s *shared) error {
 	fresh := make([]*held, 0, len(s.Tables))
+	taken := false
+	defer func() {
+		for _, t := range fresh {
+			if !taken {
+				_ = t.Rows.Close() // what went wrong before says more
+			}
+		}
+	}()
 	known := 0
 	for _, t := range s.Tables {
 		h, err := newHeld(t.Spec)
@@ -189,6 +197,7 @@ func (r *replica) become(s *shared) error {
 	r.mu.Lock()
 	old := r.tables
 	r.hold(fresh)
+	taken = true
 	r.lastID = s.LastID
 	r.mu.Unlock()
 	for _, t := range old {

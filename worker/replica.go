@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 
+	"hcclps/internal/vec"
 	"hcclps/ps/update"
 	"hcclps/ps/wire"
 )
@@ -303,7 +304,7 @@ func (r *replica) gradients(c *commit) ([]wire.Section, error) {
 
 // check looks for values that are not finite.
 func (t *held) check(s wire.Section) error {
-	return refused(t.Takes(s, nonFinite(s.Values)))
+	return refused(t.Takes(s, vec.NonFinite(s.Values)))
 }
 
 // refused is the error of the package for one of update's.

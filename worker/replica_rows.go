@@ -10,8 +10,6 @@ import (
 	"hcclps/ps/wire"
 )
 
-func nonFinite(values []float32) int { return vec.NonFinite(values) }
-
 // localRead is a read of a replica.
 type localRead struct {
 	r     *replica
@@ -142,7 +140,7 @@ func (r *replica) loadTable(dir string, s *SavedTable) error {
 		return err
 	}
 	err := s.readRows(dir, func(row wire.Row) error {
-		if bad := nonFinite(row.Values); bad >= 0 {
+		if bad := vec.NonFinite(row.Values); bad >= 0 {
 			return fmt.Errorf("key %d: value %d is %v", row.Key, bad, row.Values[bad])
 		}
 		rows = append(rows, table.Row{Key: row.Key, Sightings: row.Sightings, Values: slices.Clone(row.Values)})

@@ -135,7 +135,11 @@ func (r *replica) plans(o *round) {
 		case wire.PlanStop:
 			r.stop = min(r.stop, p.T)
 		case wire.PlanRate:
-			r.rates = append(r.rates, rateFrom{p.T, p.Rate})
+			i, there := slices.BinarySearchFunc(r.rates, p.T, func(f rateFrom, t uint64) int { return cmp.Compare(f.From, t) })
+			if !there {
+				r.rates = slices.Insert(r.rates, i, rateFrom{From: p.T})
+			}
+			r.rates[i].Rate = p.Rate
 		default:
 		}
 	}

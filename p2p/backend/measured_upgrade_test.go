@@ -15,7 +15,7 @@ import (
 )
 
 // A pair of devices is kept where it is faster than what was measured of the pair before, and that is the same on both sides.
-func TestMeasuredUpgrade(t *testing.T) {
+func TestMeasuredUpgradeNeedsGcc(t *testing.T) {
 	if !needSimulator(t) {
 		t.Skip("no simulator without a C compiler")
 	}

@@ -49,9 +49,13 @@ func (s Sparse) validate() error {
 	case len(s.Rows) != len(s.Keys)*s.Dim:
 		return fmt.Errorf("%d elements for %d rows of %d: %w", len(s.Rows), len(s.Keys), s.Dim, p2p.ErrLength)
 	}
-	for i := 1; i < len(s.Keys); i++ {
-		if s.Keys[i-1] >= s.Keys[i] {
-			return fmt.Errorf("key %d at %d comes after key %d, want ascending keys", s.Keys[i], i, s.Keys[i-1])
+	return ascending(s.Keys)
+}
+
+func ascending(keys []uint64) error {
+	for i := 1; i < len(keys); i++ {
+		if keys[i-1] >= keys[i] {
+			return fmt.Errorf("key %d at %d comes after key %d, want ascending keys", keys[i], i, keys[i-1])
 		}
 	}
 	return nil
@@ -105,6 +109,9 @@ func everyKey(t team, v vector, model chooser, mine []uint64) ([][]uint64, error
 	keys := make([][]uint64, t.size())
 	for r := range keys {
 		keys[r] = vec.Uint64s(parts.part(all, r))
+		if err := ascending(keys[r]); err != nil {
+			return nil, fmt.Errorf("rank %d: %w: %w", r, p2p.ErrMalformed, err)
+		}
 	}
 	return keys, nil
 }
