@@ -23,7 +23,7 @@ type peers struct {
 	log    *slog.Logger
 	start  func(part func(context.Context) error) // gives a part a goroutine that Close waits for
 	world  *world.World
-	mu     sync.Mutex // guards the following against others than the goroutine that trains
+	mu     sync.Mutex // guards group against others than the goroutine that trains
 	group  *collective.Group
 	fusion *collective.Fusion
 	memory io.Closer     // that the group shares with others of this host; nil: none

@@ -142,6 +142,15 @@ func nonNil(b []byte) []byte {
 	return b
 }
 
+// showParts puts piece i of k of the parts that are for others into a slot, each in a room of its own.
+func (s *sharing) showParts(slot, src []byte, parts cut, width, i, k, room int) {
+	for r := range len(parts) - 1 {
+		if r != s.me {
+			copy(slot[r*room:], piece(parts.part(src, r), width, i, k))
+		}
+	}
+}
+
 // sharedBarrier ends when all ranks have called it.
 func sharedBarrier(t team) error {
 	return t.tinily(nil, func() {})
@@ -166,13 +175,7 @@ func sharedReduceScatter(t team, v vector, src, out []byte, parts cut) error {
 	k := pieces(parts.largest(), room)
 	return t.run(flow{
 		pieces: k, from: NoRoot,
-		show: func(i int, slot []byte) {
-			for r := range p {
-				if r != s.me {
-					copy(slot[r*room:], piece(parts.part(src, r), v.width, i, k))
-				}
-			}
-		},
+		show: func(i int, slot []byte) { s.showParts(slot, src, parts, v.width, i, k, room) },
 		take: func(i int) {
 			dst := piece(out, v.width, i, k)
 			t.foldSlots(v, dst, piece(parts.part(src, s.me), v.width, i, k), i, func(b []byte) []byte {
@@ -299,13 +302,7 @@ func sharedAlltoAll(t team, v vector, src, dst []byte, parts cut) error {
 	k := pieces(parts.largest(), room)
 	return t.run(flow{
 		pieces: k, from: NoRoot,
-		show: func(i int, slot []byte) {
-			for r := range p {
-				if r != s.me {
-					copy(slot[r*room:], piece(parts.part(src, r), v.width, i, k))
-				}
-			}
-		},
+		show: func(i int, slot []byte) { s.showParts(slot, src, parts, v.width, i, k, room) },
 		take: func(i int) {
 			for r := range p {
 				from := piece(parts.part(src, s.me), v.width, i, k)

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"hcclps/p2p"
+	"hcclps/p2p/shm/memfd"
 )
 
 // Comm is one rank of a pair on one host. It implements p2p.Comm, p2p.Allocator and p2p.Piecewise.
@@ -153,7 +154,7 @@ func (c *Comm) release() error {
 	}
 	mem := e.mem
 	e.mem, e.in, e.out = nil, incoming{}, outgoing{}
-	err := errors.Join(mem.unmap(), closeFile(c.file), c.conn.Close())
+	err := errors.Join(mem.unmap(), memfd.Close(c.file), c.conn.Close())
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("release shared memory of rank %d: %w", c.rank, err)
 	}

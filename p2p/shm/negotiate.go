@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hcclps/p2p"
+	"hcclps/p2p/shm/memfd"
 )
 
 // ErrNotLocal means that the two ranks cannot share memory: they are not on one host, or not in one place of it. Both ranks get it, and the
@@ -93,7 +94,7 @@ func negotiate(ctx context.Context, conn net.Conn, rank int, config Config) (*Co
 	c, err := n.run()
 	if broken := release(); broken != nil { // only now is it sure that the deadline does not strike later
 		if c != nil {
-			broken = errors.Join(broken, c.engine.mem.unmap(), closeFile(c.file))
+			broken = errors.Join(broken, c.engine.mem.unmap(), memfd.Close(c.file))
 		}
 		return nil, broken
 	}
@@ -176,7 +177,7 @@ func (n *negotiation) host() (*Comm, error) {
 	default:
 		return newComm(n.conn, n.rank, mem, fd, n.config.Logger), nil
 	}
-	return nil, errors.Join(err, mem.unmap(), closeFile(fd))
+	return nil, errors.Join(err, mem.unmap(), memfd.Close(fd))
 }
 
 func (n *negotiation) propose(l layout, fd int) (ok bool, err error) {
@@ -215,7 +216,7 @@ func (n *negotiation) join() (*Comm, error) {
 		return nil, errors.Join(fmt.Errorf("peer offers %d bytes, ring %d: %w", o.total, o.ring, p2p.ErrCorrupt), closeIf(fd))
 	}
 	if o.way == wayFound {
-		fd, err = findMemory(int(n.peer.pid), int(o.fd), n.peer.nonce[:])
+		fd, err = memfd.Find(int(n.peer.pid), int(o.fd), memoryName(n.peer.nonce[:]))
 	} else if fd < 0 {
 		err = errors.New("the descriptor did not come with the offer")
 	}
@@ -249,7 +250,7 @@ func closeIf(fd int) error {
 	if fd < 0 {
 		return nil
 	}
-	return closeFile(fd)
+	return memfd.Close(fd)
 }
 
 func (n *negotiation) write(b []byte) error {

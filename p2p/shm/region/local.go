@@ -6,6 +6,8 @@ import (
 	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"hcclps/p2p/shm/memfd"
 )
 
 // Local makes the regions of n ranks that are goroutines of this process. Each has a mapping of its own and must be closed.
@@ -31,17 +33,17 @@ func Local(n int, config Config) ([]*Region, error) {
 				all = append(all, r)
 				continue
 			}
-			err = errors.Join(err, closeFile(own))
+			err = errors.Join(err, memfd.Close(own))
 		}
 		for _, r := range all {
 			err = errors.Join(err, r.Close())
 		}
-		return nil, errors.Join(err, closeFile(fd))
+		return nil, errors.Join(err, memfd.Close(fd))
 	}
-	return all, closeFile(fd)
+	return all, memfd.Close(fd)
 }
 
 func newRegion(rank int, m *mapping, fd int, peers []process) *Region {
-	populate(m.bytes[:m.control()])
+	memfd.Populate(m.bytes[:m.control()])
 	return &Region{rank: rank, mem: m, file: fd, peers: peers, crowd: len(peers) > runtime.NumCPU()}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"hcclps/p2p"
+	"hcclps/p2p/shm/memfd"
 )
 
 // Open makes the region of some ranks of comm, in the order of their numbers in it; nil means all. All of them call it, before anything else is sent over comm, with
@@ -136,7 +137,7 @@ func (o *opening) take(offer message) (err error) {
 	if err := o.layout.check(); err != nil {
 		return fmt.Errorf("rank %d offers %w", o.ranks[0], err)
 	}
-	if o.fd, err = find(offer.pid, offer.fd, offer.nonce[:]); err != nil {
+	if o.fd, err = memfd.Find(offer.pid, offer.fd, memoryName(offer.nonce[:])); err != nil {
 		return err
 	}
 	if o.mem, err = attach(o.layout, o.fd); err != nil {
@@ -160,7 +161,7 @@ func (o *opening) undo() error {
 		errs = append(errs, o.mem.unmap())
 	}
 	if o.fd >= 0 {
-		errs = append(errs, closeFile(o.fd))
+		errs = append(errs, memfd.Close(o.fd))
 	}
 	return errors.Join(errs...)
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"hcclps/p2p/shm/memfd"
 )
 
 // ErrNotLocal means that the ranks cannot share memory: they are not all on one host, or not in one place of it. All ranks get it.
@@ -93,7 +95,7 @@ func (r *Region) Alloc(n int) ([]byte, error) {
 	}
 	r.allocated = min(from+(uint64(n)+63)&^63, uint64(len(memory)))
 	b := memory[from : from+uint64(n) : from+uint64(n)]
-	populate(memory[from&^(page-1) : r.allocated])
+	memfd.Populate(memory[from&^(page-1) : r.allocated])
 	return b, nil
 }
 
@@ -109,7 +111,7 @@ func (r *Region) Close() error {
 	}
 	r.closed = true
 	r.Leave()
-	errs := []error{r.mem.unmap(), closeFile(r.file)}
+	errs := []error{r.mem.unmap(), memfd.Close(r.file)}
 	for _, p := range r.peers {
 		errs = append(errs, p.close())
 	}
