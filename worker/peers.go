@@ -38,6 +38,7 @@ func openPeers(ctx context.Context, cfg Config, servers *cluster, pair world.Pai
 	at := cfg.Meet
 	at.Rank, at.Size, at.Job, at.Info, at.Logger = cfg.Rank, cfg.World, cfg.Job, fmt.Sprintf("%s, %s", cfg.Worker, owner()), cfg.Logger
 	at.Network, at.Pair = cfg.Network, pair
+	at.Timeout = cmp.Or(at.Timeout, cfg.Deadline)
 	if at.Master == "" && servers != nil {
 		at.Register = notes{servers, cfg.Job}
 		at.Listen = cmp.Or(at.Listen, facing(ctx, cfg.Servers))

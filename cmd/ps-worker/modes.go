@@ -86,7 +86,10 @@ func (j *job) mode() (err error) {
 // meet is where workers meet: what RANK_TABLE_FILE says, or MASTER_ADDR and MASTER_PORT, or for hybrid else what the servers say.
 func (j *job) meet(ctx context.Context) (err error) {
 	cfg := &j.cfg
-	if os.Getenv("RANK_TABLE_FILE") != "" && !j.c.IsSet("rank") && !j.c.IsSet("world") {
+	if os.Getenv("RANK_TABLE_FILE") != "" && !j.c.IsSet("world") {
+		if j.c.IsSet("rank") {
+			return program.Usage("RANK_TABLE_FILE is a table of ranks, and RANK or --rank says which is this one: name it by RANK_ID, or give WORLD_SIZE and MASTER_ADDR in place of the table")
+		}
 		if cfg.Meet, err = world.EnvTable(ctx, os.LookupEnv, basePort); err != nil {
 			return err
 		}

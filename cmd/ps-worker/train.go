@@ -52,7 +52,7 @@ func trainCommand() *cli.Command {
 			&cli.BoolFlag{Name: "prefetch", Value: true, Usage: "read rows one step ahead", EnvVars: env("prefetch")},
 			&cli.BoolFlag{Name: "resume", Usage: "embedded: go on with the job in --dir", EnvVars: env("resume")},
 			&cli.DurationFlag{Name: "step-delay", Usage: "wait after each step, to slow a run down", EnvVars: env("step-delay")},
-			&cli.DurationFlag{Name: "op-timeout", Value: time.Minute, Usage: "bound of one push, pull or session call", EnvVars: env("op-timeout")},
+			&cli.DurationFlag{Name: "op-timeout", Value: time.Minute, Usage: "bound of one push, pull, sum or session call, and of the wait for other workers", EnvVars: env("op-timeout")},
 			program.ProfileFlag("; of several workers out.RANK.json for out.json"),
 			&cli.BoolFlag{Name: "json", Usage: "rank 0 prints one line of JSON at the end", EnvVars: env("json")},
 		}, program.NetworkFlags(), program.BulkFlags(), modeFlags(), dataFlags(), trainingFlags(), program.LogFlags("warn"), program.ConfigFlags()),

@@ -63,6 +63,9 @@ func TestMistakesAreNamedWithTheNearestValidName(t *testing.T) {
 		{train("--delay", "1"), 2, []string{"--delay 1", "--mode allreduce"}},
 		{[]string{"train", "--data", data, "--mode", "allreduce", "--algo", "allreduce=circle"}, 2, []string{"--algo", "circle"}},
 		{[]string{"train", "--data", data, "--mode", "allreduce", "--sync", "asp"}, 2, []string{"--sync asp", "in step"}},
+		{[]string{"train", "--data", data, "--mode", "allreduce", "--resume"}, 2, []string{"--resume", "--load"}},
+		{[]string{"train", "--data", data, "--mode", "hybrid", "--embedded", "1", "--max-rebuilds", "2"}, 2, []string{"--max-rebuilds", "--mode allreduce"}},
+		{[]string{"train", "--data", data, "--profile", t.TempDir()}, 2, []string{"is a folder"}},
 		{[]string{"train", "--data", data, "--mode", "allreduce", "--world", "2", "--job", "j"}, 2, []string{"2 workers", "MASTER_ADDR", "MASTER_PORT"}},
 		{[]string{"launch", "--servers", "0", "--kill-worker-every", "9steps", "--", "true"}, 2, []string{"9steps", "a duration"}},
 		{[]string{"launch"}, 2, []string{"after --"}},
@@ -130,5 +133,15 @@ func TestTrainPrintsOneLineOfJSON(t *testing.T) {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("%s is not in %s", want, stdout)
 		}
+	}
+}
+
+// A table of ranks and a rank by another variable do not say who this process is.
+func TestRankTableWantsItsOwnRank(t *testing.T) {
+	t.Setenv("RANK_TABLE_FILE", filepath.Join(t.TempDir(), "table.json"))
+	t.Setenv("RANK", "0")
+	code, _, stderr := command(t.Context(), "train", "--data", write(t, "a.libsvm", "1 1:1\n"), "--mode", "allreduce")
+	if code != 2 || !strings.Contains(stderr, "RANK_ID") {
+		t.Errorf("exit %d, want 2 and RANK_ID in %q", code, stderr)
 	}
 }
