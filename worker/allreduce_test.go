@@ -226,9 +226,18 @@ func TestLoadOfRankZeroReachesAll(t *testing.T) {
 
 func TestWorkersWithOtherTablesAreTold(t *testing.T) {
 	t.Parallel()
-	for _, differ := range []string{"optimizer", "name"} {
+	for _, differ := range []string{"optimizer", "name", "reduce", "data", "seed"} {
 		errs := make([]error, 2)
-		crew{apart: true, cfg: worker.Config{Mode: worker.AllReduce, Job: "differ", World: 2}, train: func(ctx context.Context, c *worker.Client) error {
+		set := func(rank int, cfg *worker.Config) {
+			cfg.Sum = rank == 1 && differ == "reduce"
+			if rank == 1 && differ == "data" {
+				cfg.Data = "others"
+			}
+			if rank == 1 && differ == "seed" {
+				cfg.Seed = 1
+			}
+		}
+		crew{apart: true, cfg: worker.Config{Mode: worker.AllReduce, Job: "differ", World: 2}, set: set, train: func(ctx context.Context, c *worker.Client) error {
 			name, opt := "x", sgd(0.1)
 			if c.Rank() == 1 && differ == "name" {
 				name = "y"
@@ -248,6 +257,68 @@ func TestWorkersWithOtherTablesAreTold(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The gradient of a dense tensor is whole: one of some blocks is refused, with any number of workers.
+func TestDenseGradientWithKeysIsRefused(t *testing.T) {
+	t.Parallel()
+	for world := 1; world <= 2; world++ {
+		crew{cfg: worker.Config{Mode: worker.AllReduce, Job: "keys", World: world, Sum: true}, train: func(ctx context.Context, c *worker.Client) error {
+			d, err := c.Dense(ctx, "w", []int{2}, worker.DenseSpec{Optimizer: sgd(1)})
+			if err != nil {
+				return err
+			}
+			if err := c.Push(ctx, 1, nil, worker.Gradient{Table: d, Values: []float32{1, 1}}); err != nil {
+				return err
+			}
+			if err := c.Push(ctx, 1, nil, worker.Gradient{Table: d, Keys: []uint64{0}, Values: []float32{0, 0}}); err == nil || !strings.Contains(err.Error(), "without keys") {
+				return fmt.Errorf("a gradient with keys: %w", err)
+			}
+			if err := c.Push(ctx, 1, nil, worker.Gradient{Table: d, Values: []float32{1, 1}}); err != nil {
+				return err
+			}
+			out := make([]float32, 2)
+			if err := c.Pull(ctx, worker.Read{Table: d, Out: out}); err != nil {
+				return err
+			}
+			if sum := float32(-2 * world); !slices.Equal(out, []float32{sum, sum}) {
+				return fmt.Errorf("parameters %v, want %v", out, sum)
+			}
+			return nil
+		}}.run(t)
+	}
+}
+
+// A plan that was on its way with a step that is lost comes into force after it.
+func TestStopOutlivesALostStep(t *testing.T) {
+	t.Parallel()
+	const at = 20
+	w := crew{apart: true, cfg: worker.Config{Mode: worker.AllReduce, Job: "stop", World: 3, Deadline: 30 * time.Second}}
+	w.train = func(ctx context.Context, c *worker.Client) error {
+		m, err := model.NewLR(ctx, c, sgd(0.1))
+		if err != nil {
+			return err
+		}
+		first, last := c.Rank() == 0, c.Rank() == 2
+		var fault error
+		rep, err := c.Train(ctx, m, &memory{batches: 64, rows: 8}, worker.TrainOptions{Epochs: 20, OnStep: func(p worker.Progress) {
+			switch {
+			case p.Step != at:
+			case first:
+				_, fault = c.Stop(ctx)
+			case last:
+				c.Abandon()
+			}
+		}})
+		if last {
+			return nil
+		}
+		if err == nil && (!rep.Stopped || rep.Steps > at+10) {
+			err = fmt.Errorf("stopped: %v, at step %d", rep.Stopped, rep.Steps)
+		}
+		return errors.Join(fault, err)
+	}
+	w.run(t)
 }
 
 func TestNonFiniteGradientsAreRefusedByName(t *testing.T) {

@@ -21,8 +21,9 @@ type crew struct {
 	servers *ps.Local // nil: none
 	// train is what each rank does; the digest of what is there then is compared with the others'. A rank that returns errDied begins again.
 	train func(ctx context.Context, c *worker.Client) error
-	apart bool // no digests
-	noted bool // the workers meet by a note at the servers
+	apart bool                               // no digests
+	noted bool                               // the workers meet by a note at the servers
+	set   func(rank int, cfg *worker.Config) // nil: all have cfg
 }
 
 // run runs all ranks to their end, and returns the digest of the parameters, which all must agree on.
@@ -41,6 +42,9 @@ func (w crew) run(t *testing.T) string {
 			}
 			if w.noted {
 				cfg.Meet.Master, cfg.Meet.Listen = "", fmt.Sprintf("rank%d:0", rank)
+			}
+			if w.set != nil {
+				w.set(rank, &cfg)
 			}
 			if w.servers != nil {
 				cfg.Servers, cfg.Cluster, cfg.Network = w.servers.Addrs(), w.servers.Cluster(), w.servers.Network()

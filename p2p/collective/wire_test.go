@@ -168,3 +168,31 @@ func TestFusionOnTheWire(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An operation that is taken up again after its caller has stopped waiting for it goes on with what it has encoded.
+func TestSixteenBitsInSharedMemory(t *testing.T) {
+	const n = 4 << 20
+	for _, ranks := range []int{2, 3} {
+		w := sharedWorld(t, ranks, nil, nil)
+		err := w.each(func(_ int, g *collective.Group) error {
+			ones, sums := make([]byte, 4*n), make([]byte, 4*n)
+			for i := range n {
+				put(p2p.Float32, ones, i, 1)
+			}
+			for range 3 {
+				if err := g.AllReduceAs(p2p.Bytes(ones), p2p.Bytes(sums), p2p.BFloat16, collective.Sum).Wait(t.Context()); err != nil {
+					return err
+				}
+				for i := range n {
+					if got := get(p2p.Float32, sums, i); got != float64(ranks) {
+						return fmt.Errorf("element %d is %v, want %d", i, got, ranks)
+					}
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("%d ranks: %v", ranks, err)
+		}
+	}
+}

@@ -80,6 +80,12 @@ func TestStraggler(t *testing.T) {
 		_ = late.end()
 		_, err = late.w.Rebuild(t.Context())
 		want(t, err, p2p.ErrClosed)
+		p.kill(1)
+		p.hear(1)
+		began = time.Now()
+		if p.rebuild(3); time.Since(began) > time.Second {
+			t.Errorf("the epoch after that waited for %v, though nobody is missing", time.Since(began))
+		}
 	})
 }
 
