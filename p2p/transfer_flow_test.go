@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -22,8 +23,11 @@ type byHand struct {
 	stop    context.CancelFunc
 }
 
-// handComm is a Comm whose requests complete when the test says so.
+// handComm is a Comm whose requests complete when the test says so, and with
+// [p2p.ErrClosed] from Close on.
 type handComm struct {
+	mu     sync.Mutex
+	closed bool
 	posted chan p2p.Completion
 	bufs   chan []byte     // of requests
 	takes  chan func(byte) // of those that take pieces; nil: it is not Piecewise
@@ -36,32 +40,36 @@ func (c *handComm) Patient() bool  { return c.calm }
 func (c *handComm) Rank() int { return 0 }
 func (c *handComm) Size() int { return 2 }
 
-func (c *handComm) post(_ int, b p2p.Buffer) *p2p.Request {
+// post leaves a request over buf, nil of one that takes pieces, to the test.
+func (c *handComm) post(buf []byte) *p2p.Request {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return p2p.Failed(p2p.ErrClosed)
+	}
 	r, done := p2p.NewRequest()
-	c.bufs <- b.Host()
+	c.bufs <- buf
 	c.posted <- done
 	return r
 }
 
-func (c *handComm) Isend(peer int, b p2p.Buffer) *p2p.Request { return c.post(peer, b) }
-func (c *handComm) Irecv(peer int, b p2p.Buffer) *p2p.Request { return c.post(peer, b) }
+func (c *handComm) Isend(_ int, b p2p.Buffer) *p2p.Request { return c.post(b.Host()) }
+func (c *handComm) Irecv(_ int, b p2p.Buffer) *p2p.Request { return c.post(b.Host()) }
 
 // handPieces is a handComm that is Piecewise.
 type handPieces struct{ *handComm }
 
-func (c *handPieces) IsendFunc(peer, n int, fill func([]byte) error) *p2p.Request {
+func (c *handPieces) IsendFunc(_, n int, fill func([]byte) error) *p2p.Request {
 	b := make([]byte, n)
 	if err := fill(b); err != nil {
 		return p2p.Failed(err)
 	}
-	return c.post(peer, p2p.Bytes(b))
+	return c.post(b)
 }
 
 // IrecvFunc leaves its function in takes.
 func (c *handPieces) IrecvFunc(_, n int, take func([]byte) error) *p2p.Request {
-	r, done := p2p.NewRequest()
-	c.bufs <- nil
-	c.posted <- done
+	r := c.post(nil)
 	c.takes <- func(fill byte) { _ = take(bytes.Repeat([]byte{fill}, n)) }
 	return r
 }
@@ -72,6 +80,9 @@ func (c *handComm) Run(ctx context.Context) error {
 }
 
 func (c *handComm) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
 	for {
 		select {
 		case done := <-c.posted:
