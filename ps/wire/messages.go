@@ -164,11 +164,12 @@ type PlanKind uint8
 
 // Kinds of plans.
 const (
-	PlanTable PlanKind = iota // a table exists: Table
-	PlanJoin                  // an expelled worker is required again: Fence
-	PlanExpel                 // a worker's lease ended or it left: Target.Worker
-	PlanRate                  // learning rates are multiplied by Rate
-	PlanStop                  // no step T or later
+	PlanTable      PlanKind = iota // a table exists: Table
+	PlanJoin                       // an expelled worker is required again: Fence
+	PlanExpel                      // a worker's lease ended or it left: Target.Worker
+	PlanRate                       // learning rates are multiplied by Rate
+	PlanStop                       // no step T or later
+	PlanCheckpoint                 // the state after the steps below T is written as checkpoint ID
 )
 
 // Plan is a change that takes effect at step T on every shard.
@@ -200,7 +201,7 @@ func (p *Plan) fields(c *coder) {
 		c.str(&p.Why)
 	case PlanRate:
 		c.f32(&p.Rate)
-	case PlanStop:
+	case PlanStop, PlanCheckpoint:
 	default:
 		c.fail("plan kind %d", p.Kind)
 	}
