@@ -59,7 +59,7 @@ func BenchmarkRows(b *testing.B) {
 		b.Run("encode/"+name, func(b *testing.B) {
 			b.SetBytes(n * (8 + 4*dim))
 			for b.Loop() {
-				if _, err := compress.AppendRows(frame[:0], c, keys, rows, dim); err != nil {
+				if _, err := compress.AppendRows(frame[:0], c, keys, rows, dim, 0); err != nil {
 					b.Fatal(err)
 				}
 			}

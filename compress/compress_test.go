@@ -69,7 +69,7 @@ func TestGolden(t *testing.T) {
 	keys := []uint64{0, 1, 2, 77, 1 << 33, 1<<33 + 1, 1<<64 - 2, 1<<64 - 1}
 	for _, name := range []string{"none", "bf16", "fp16", "int8", "twobit", "onebit"} {
 		for _, dim := range []int{1, 9} {
-			frame, err := compress.AppendRows(nil, parse(t, name), keys, x[:8*dim], dim)
+			frame, err := compress.AppendRows(nil, parse(t, name), keys, x[:8*dim], dim, 0)
 			if err != nil {
 				t.Fatal(err)
 			}

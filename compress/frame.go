@@ -19,8 +19,8 @@ import (
 //	    the code
 //	4   CRC-32C of all before
 //
-// Varints are as short as they can be. The shape of a frame of rows is [rows, dimension]; its code is the length of the code of the keys, a varint, the keys
-// as ascending numbers, and the code of the rows.
+// Varints are as short as they can be. The shape of a frame of rows is [rows, dimension], or [rows, dimension, elements of the last row] if that is shorter; its code is the
+// length of the code of the keys, a varint, the keys as ascending numbers, and the code of the rows.
 const (
 	magic      = "hcf"
 	version    = 1
@@ -42,7 +42,12 @@ type Header struct {
 }
 
 // Elements is the number of elements of the shape.
-func (h Header) Elements() int { return elements(h.Shape) }
+func (h Header) Elements() int {
+	if h.Rows && len(h.Shape) == 3 {
+		return (h.Shape[0]-1)*h.Shape[1] + h.Shape[2]
+	}
+	return elements(h.Shape)
+}
 
 func elements(shape []int) int {
 	n := 1
@@ -181,7 +186,7 @@ func parseHeader(b []byte) (h Header, at int, err error) {
 	if h.Kind < None || h.Kind > RandomK {
 		return h, 0, fmt.Errorf("byte 4: codec %d is unknown: %w", b[4], ErrMalformed)
 	}
-	if dims > maxDims || h.Rows && dims != 2 {
+	if dims > maxDims || h.Rows && dims != 2 && dims != 3 {
 		return h, 0, fmt.Errorf("byte 5: %d dimensions: %w", dims, ErrMalformed)
 	}
 	at = 6
@@ -206,7 +211,7 @@ func parseHeader(b []byte) (h Header, at int, err error) {
 
 // plausible wants a length that the kind can have for the shape.
 func (h Header) plausible() error {
-	if checkShape(h.Shape) != nil {
+	if checkShape(h.Shape) != nil || h.Rows && len(h.Shape) == 3 && (h.Shape[0] < 1 || h.Shape[2] < 1 || h.Shape[2] >= h.Shape[1]) {
 		return fmt.Errorf("shape %v: %w", h.Shape, ErrMalformed)
 	}
 	c, n := h.Kind.decoder(), h.Elements()

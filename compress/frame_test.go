@@ -269,7 +269,7 @@ func TestScalesRoundToEven(t *testing.T) {
 
 func rowsFrame(t testing.TB, name string, keys []uint64, rows []float32, dim int) []byte {
 	t.Helper()
-	frame, err := compress.AppendRows(nil, parse(t, name), keys, rows, dim)
+	frame, err := compress.AppendRows(nil, parse(t, name), keys, rows, dim, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,19 +335,17 @@ func TestRowsHaveTheirOwnScale(t *testing.T) {
 func TestRowsRefuse(t *testing.T) {
 	c, two := parse(t, "int8"), make([]float32, 4)
 	for what, err := range map[string]error{
-		"keys that do not ascend": second(compress.AppendRows(nil, c, []uint64{2, 1}, two, 2)),
-		"one key twice":           second(compress.AppendRows(nil, c, []uint64{2, 2}, two, 2)),
-		"an element too few":      second(compress.AppendRows(nil, c, []uint64{1, 2}, two[:3], 2)),
-		"rows of nothing":         second(compress.AppendRows(nil, c, []uint64{1, 2}, nil, 0)),
-		"top-k":                   second(compress.AppendRows(nil, parse(t, "topk"), []uint64{1, 2}, two, 2)),
-		"random-k":                second(compress.RowsLen(parse(t, "randomk"), 2, 2)),
+		"keys that do not ascend": second(compress.AppendRows(nil, c, []uint64{2, 1}, two, 2, 0)),
+		"one key twice":           second(compress.AppendRows(nil, c, []uint64{2, 2}, two, 2, 0)),
+		"a row too few":           second(compress.AppendRows(nil, c, []uint64{1, 2}, two[:2], 2, 0)),
+		"rows of nothing":         second(compress.AppendRows(nil, c, []uint64{1, 2}, nil, 0, 0)),
 	} {
 		if !errors.Is(err, compress.ErrMismatch) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	nan := []float32{1, 2, 3, float32(math.NaN())}
-	if _, err := compress.AppendRows(nil, c, []uint64{1, 2}, nan, 2); !errors.Is(err, compress.ErrNotFinite) {
+	if _, err := compress.AppendRows(nil, c, []uint64{1, 2}, nan, 2, 0); !errors.Is(err, compress.ErrNotFinite) {
 		t.Errorf("a NaN: %v", err)
 	}
 	dense, _ := frameOf(t, "int8", 4)

@@ -40,7 +40,7 @@ func NewRowFeedback(c Codec, dim, room int) (*RowFeedback, error) {
 }
 
 // AppendFrame appends a frame of the rows and the residuals of their keys, as AppendRows has it. After an error all is as it was.
-func (f *RowFeedback) AppendFrame(dst []byte, keys []uint64, rows []float32) ([]byte, error) {
+func (f *RowFeedback) AppendFrame(dst []byte, keys []uint64, rows []float32, seed uint64) ([]byte, error) {
 	if len(rows) != len(keys)*f.dim {
 		return dst, fmt.Errorf("encode rows: %d keys and %d elements, want %d a row: %w", len(keys), len(rows), f.dim, ErrMismatch)
 	}
@@ -58,7 +58,7 @@ func (f *RowFeedback) AppendFrame(dst []byte, keys []uint64, rows []float32) ([]
 			vec.Add(f.row(f.sum, i), f.row(f.rest, int(slot)))
 		}
 	}
-	dst, err := appendRows(dst, f.codec, keys, f.sum, f.dim, Codec.AppendRest)
+	dst, err := appendRows(dst, f.codec, keys, f.dim, len(f.sum), func(rc Codec, dst []byte) ([]byte, error) { return rc.AppendRest(dst, f.sum, seed) })
 	if err != nil {
 		return dst, err
 	}

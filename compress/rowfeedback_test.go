@@ -42,7 +42,7 @@ func TestRowFeedbackLosesNothing(t *testing.T) {
 			left := map[uint64][]float64{}
 			for step := range 200 {
 				keys, rows := batch(rng, dim)
-				b, err := f.AppendFrame(nil, keys, rows)
+				b, err := f.AppendFrame(nil, keys, rows, 0)
 				frame := opened(t, b, err)
 				out := make([]float32, len(rows))
 				if err := frame.Decode(out, compress.Set); err != nil {
@@ -101,7 +101,7 @@ func TestRowFeedbackIsBounded(t *testing.T) {
 	often := []uint64{1, 2, 3, 4, 5}
 	for step := range uint64(300) {
 		keys := append(slices.Clone(often), 100+2*step, 101+2*step)
-		if _, err := f.AppendFrame(nil, keys, normal(step, 8*len(keys))); err != nil {
+		if _, err := f.AppendFrame(nil, keys, normal(step, 8*len(keys)), 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -115,7 +115,7 @@ func TestRowFeedbackIsBounded(t *testing.T) {
 func TestRowFeedbackReturn(t *testing.T) {
 	f := newRows(t, "onebit", 8, 20)
 	keys, rows := []uint64{3, 9}, normal(1, 16)
-	b, err := f.AppendFrame(nil, keys, rows)
+	b, err := f.AppendFrame(nil, keys, rows, 0)
 	frame := opened(t, b, err)
 	if err := f.Return(frame); err != nil {
 		t.Fatal(err)
@@ -128,17 +128,16 @@ func TestRowFeedbackReturn(t *testing.T) {
 
 func TestRowFeedbackRefuses(t *testing.T) {
 	f := newRows(t, "onebit", 2, 20)
-	if _, err := f.AppendFrame(nil, []uint64{1}, []float32{1, 3}); err != nil {
+	if _, err := f.AppendFrame(nil, []uint64{1}, []float32{1, 3}, 0); err != nil {
 		t.Fatal(err)
 	}
 	keys, rows := f.Residuals()
 	for what, err := range map[string]error{
-		"a NaN":           second(f.AppendFrame(nil, []uint64{1}, []float32{1, float32(math.NaN())})),
-		"falling keys":    second(f.AppendFrame(nil, []uint64{2, 1}, make([]float32, 4))),
-		"fewer elements":  second(f.AppendFrame(nil, []uint64{1, 2}, make([]float32, 3))),
+		"a NaN":           second(f.AppendFrame(nil, []uint64{1}, []float32{1, float32(math.NaN())}, 0)),
+		"falling keys":    second(f.AppendFrame(nil, []uint64{2, 1}, make([]float32, 4), 0)),
+		"fewer elements":  second(f.AppendFrame(nil, []uint64{1, 2}, make([]float32, 3), 0)),
 		"a restored NaN":  f.Restore([]uint64{1}, []float32{1, float32(math.NaN())}),
 		"fewer restored":  f.Restore([]uint64{1}, []float32{1}),
-		"top-k":           second(compress.NewRowFeedback(parse(t, "topk"), 2, 10)),
 		"no room":         second(compress.NewRowFeedback(parse(t, "onebit"), 2, 0)),
 		"rows of nothing": second(compress.NewRowFeedback(parse(t, "onebit"), 0, 1)),
 		"another's frame": f.Return(opened(t, rowsFrame(t, "onebit", []uint64{1}, []float32{1, 2, 3}, 3), nil)),

@@ -6,14 +6,17 @@ import (
 	"slices"
 )
 
-// rowCodec is a codec for rows of a table: scales are of a row, or of some if rows are short.
+// rowCodec is a codec for rows of a table: scales are of a row, of some if rows are short, or of blocks if whole ones make a row. Codecs without scales take all rows as one vector.
 func rowCodec(c Codec, dim int) (Codec, error) {
 	block := dim
-	if dim < shortRow {
+	switch own := Block(c); {
+	case dim < shortRow:
 		block = shortBlock / dim * dim
+	case own > 0 && dim%own == 0:
+		block = own
 	}
 	switch c := c.(type) {
-	case none, fp16, bf16:
+	case none, fp16, bf16, *topK, randomK:
 		return c, nil
 	case int8s:
 		return int8s{block: block}, nil
@@ -22,7 +25,7 @@ func rowCodec(c Codec, dim int) (Codec, error) {
 	case twoBit:
 		return twoBit{chunk: block, threshold: c.threshold}, nil
 	default:
-		return nil, fmt.Errorf("codec %s is not one for rows: want none, fp16, bf16, int8, onebit or twobit: %w", c, ErrMismatch)
+		return nil, fmt.Errorf("codec %s is not one of Parse: %w", c, ErrMismatch)
 	}
 }
 
@@ -53,14 +56,14 @@ func checkRows(n, dim int) error {
 	return checkShape([]int{n, dim})
 }
 
-// AppendRows appends a frame of rows: keys ascend strictly, and row i, of dim elements, is that of key i. Rows are coded each with its own scale, short ones some with one; topk and randomk
-// are not for rows.
-func AppendRows(dst []byte, c Codec, keys []uint64, rows []float32, dim int) ([]byte, error) {
-	return appendRows(dst, c, keys, rows, dim, Codec.Append)
+// AppendRows appends a frame of rows: keys ascend strictly, and row i, of dim elements, is that of key i; the last one may be shorter. Rows are coded each with its own scale, short ones
+// some with one; topk and randomk take a share of the elements of all of them.
+func AppendRows(dst []byte, c Codec, keys []uint64, rows []float32, dim int, seed uint64) ([]byte, error) {
+	return appendRows(dst, c, keys, dim, len(rows), func(rc Codec, dst []byte) ([]byte, error) { return rc.Append(dst, rows, seed) })
 }
 
-// appendRows appends a frame whose rows are coded by a method of the codec.
-func appendRows(dst []byte, c Codec, keys []uint64, rows []float32, dim int, code func(Codec, []byte, []float32, uint64) ([]byte, error)) ([]byte, error) {
+// appendRows appends a frame whose n elements are coded by code, with the codec of rows.
+func appendRows(dst []byte, c Codec, keys []uint64, dim, n int, code func(rc Codec, dst []byte) ([]byte, error)) ([]byte, error) {
 	if err := checkRows(len(keys), dim); err != nil {
 		return dst, fmt.Errorf("encode rows: %w", err)
 	}
@@ -68,8 +71,8 @@ func appendRows(dst []byte, c Codec, keys []uint64, rows []float32, dim int, cod
 	if err != nil {
 		return dst, fmt.Errorf("encode rows: %w", err)
 	}
-	if len(rows) != len(keys)*dim {
-		return dst, fmt.Errorf("encode rows: %d keys and %d elements, want %d a row: %w", len(keys), len(rows), dim, ErrMismatch)
+	if most := len(keys) * dim; n > most || n <= most-dim && most > 0 {
+		return dst, fmt.Errorf("encode rows: %d keys and %d elements, want %d a row: %w", len(keys), n, dim, ErrMismatch)
 	}
 	for i := 1; i < len(keys); i++ {
 		if keys[i] <= keys[i-1] {
@@ -77,12 +80,15 @@ func appendRows(dst []byte, c Codec, keys []uint64, rows []float32, dim int, cod
 		}
 	}
 	h := Header{Kind: KindOf(c), Rows: true, Shape: []int{len(keys), dim}}
-	most := maxKeysLen(len(keys)) + binary.MaxVarintLen64 + rc.MaxLen(len(rows))
+	if short := len(keys)*dim - n; short > 0 {
+		h.Shape = append(h.Shape, dim-short)
+	}
+	most := maxKeysLen(len(keys)) + binary.MaxVarintLen64 + rc.MaxLen(n)
 	return h.append(dst, most, func(dst []byte) ([]byte, error) {
 		from := len(dst)
 		dst = appendAscending(dst, keys)
 		dst = slices.Insert(dst, from, binary.AppendUvarint(nil, uint64(len(dst)-from))...)
-		return code(rc, dst, rows, 0)
+		return code(rc, dst)
 	})
 }
 
@@ -91,7 +97,7 @@ func (f Frame) split() (keys, rows []byte, c Codec, err error) {
 	if !f.Rows {
 		return nil, nil, nil, fmt.Errorf("decode rows: a frame of shape %v without keys: %w", f.Shape, ErrMismatch)
 	}
-	n, dim := f.Shape[0], f.Shape[1]
+	dim := f.Shape[1]
 	if dim == 0 {
 		return nil, nil, nil, fmt.Errorf("decode rows: rows without elements: %w", ErrMalformed)
 	}
@@ -103,7 +109,7 @@ func (f Frame) split() (keys, rows []byte, c Codec, err error) {
 		return nil, nil, nil, fmt.Errorf("decode rows: byte 0 of the code: not the length of the keys: %w", ErrMalformed)
 	}
 	keys, rows = f.Code[used:][:size], f.Code[used:][size:]
-	if want := c.MaxLen(n * dim); len(rows) != want {
+	if want := c.MaxLen(f.Elements()); Block(c) > 0 && len(rows) != want {
 		return nil, nil, nil, fmt.Errorf("decode rows: %d bytes of rows for shape %v, want %d: %w", len(rows), f.Shape, want, ErrMalformed)
 	}
 	return keys, rows, c, nil

@@ -14,17 +14,31 @@ import (
 //	rows x dim x f32 value, row by row
 //	zeros to a multiple of 8 bytes
 //
-// The codec byte is where compressed gradients will say how to read them.
-const sectionHead = 16
+// With codec 1 the keys and values are in a frame of rows of package compress,
+// and what follows the head is
+//
+//	u64 bytes of the frame
+//	the frame
+//	zeros to a multiple of 8 bytes
+const (
+	sectionHead = 16
+	framed      = 1 // the codec of a frame
+)
 
-// Section is the part of one table in a body. Keys and Values alias the
+// Section is the part of one table in a body. Keys, Values and Code alias the
 // message when it lies 8-byte aligned in memory.
 type Section struct {
 	Table  uint32
 	Dim    int // 0: keys only
 	Keys   []uint64
 	Values []float32 // [len(Keys), Dim]
+	Code   []byte    // instead of keys and values: a frame of so many
+	Rows   int       // rows, with their keys; see ps/update.Decode
 }
+
+// CodedSize is the number of bytes AppendSection writes of a section with a code
+// of n bytes.
+func CodedSize(n int) int { return (sectionHead + 8 + n + 7) &^ 7 }
 
 // SectionSize is the number of bytes AppendSection writes.
 func SectionSize(rows, dim int) int {
@@ -33,12 +47,28 @@ func SectionSize(rows, dim int) int {
 
 // AppendSection writes one section. dst must hold whole sections only.
 func AppendSection(dst []byte, s Section) []byte {
+	if s.Code != nil {
+		return appendCoded(dst, s)
+	}
 	dst = binary.LittleEndian.AppendUint32(dst, s.Table)
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(s.Keys)))
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(s.Dim))
 	dst = append(dst, 0, 0, 0, 0)
 	dst = append(dst, vec.BytesOfUint64s(s.Keys)...)
 	dst = append(dst, vec.BytesOfFloats(s.Values)...)
+	for len(dst)%8 != 0 {
+		dst = append(dst, 0)
+	}
+	return dst
+}
+
+func appendCoded(dst []byte, s Section) []byte {
+	dst = binary.LittleEndian.AppendUint32(dst, s.Table)
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(s.Rows))
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(s.Dim))
+	dst = append(dst, framed, 0, 0, 0)
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(len(s.Code)))
+	dst = append(dst, s.Code...)
 	for len(dst)%8 != 0 {
 		dst = append(dst, 0)
 	}
@@ -94,6 +124,9 @@ func decodeSection(c *coder) (Section, bool) {
 	c.u32(&rows)
 	c.u32(&dim)
 	c.u32(&codec)
+	if codec == framed {
+		return decodeCoded(c, s.Table, rows, dim)
+	}
 	if codec != 0 {
 		c.fail("codec %#x is unknown to this version", codec)
 	}
@@ -110,5 +143,18 @@ func decodeSection(c *coder) (Section, bool) {
 			break
 		}
 	}
+	return s, c.err == nil
+}
+
+// decodeCoded reads what follows the head of a coded section. Its frame is not looked at.
+func decodeCoded(c *coder, table, rows, dim uint32) (Section, bool) {
+	var n uint64
+	c.u64(&n)
+	if n > uint64(len(c.buf)) {
+		c.fail("table %d: a code of %d bytes does not fit in %d bytes", table, n, len(c.buf))
+		return Section{}, false
+	}
+	s := Section{Table: table, Dim: int(dim), Rows: int(rows), Code: c.take(int(n))}
+	c.pad()
 	return s, c.err == nil
 }

@@ -17,7 +17,8 @@ type Table struct {
 	Params     map[string]float64 `json:"params,omitempty"` // hyper-parameters, defaults filled in
 	NonFinite  string             `json:"non_finite"`       // reject, zero or clip
 	Seed       uint64             `json:"seed"`
-	Schedule   Schedule           `json:"schedule,omitzero"` // of the learning rate
+	Schedule   Schedule           `json:"schedule,omitzero"`  // of the learning rate
+	Compress   string             `json:"compress,omitempty"` // how gradients travel: a codec's name, or auto; empty: as they are
 }
 
 func (t *Table) fields(c *coder) { c.json(t) }
