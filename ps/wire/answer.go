@@ -48,6 +48,9 @@ type Answer struct {
 	Done      uint64 // steps this worker has completed on this shard
 	Cursor    []byte // Fence: data position after step Done-1
 	Waited    uint32 // Push, Pull: microseconds of it that passed until other workers were there
+	Cut       uint64 // of Checkpoint: the step before which this worker's state is kept; 0: not known yet
+	// Checkpoint is one that waits for the steps before Cut, 0: there is none.
+	Checkpoint uint64
 }
 
 func (a *Answer) fields(c *coder) {
@@ -62,6 +65,8 @@ func (a *Answer) fields(c *coder) {
 	c.u64(&a.Done)
 	c.bytes(&a.Cursor)
 	c.u32(&a.Waited)
+	c.u64(&a.Cut)
+	c.u64(&a.Checkpoint)
 }
 
 // AppendAnswer writes an answer's head.

@@ -14,6 +14,8 @@ type OpenRequest struct {
 	Rank   uint32    `json:"rank"`
 	Params JobParams `json:"params"`
 	Owner  string    `json:"owner"` // host, pid
+	// State says that this worker uploads its state at each cut: see UploadRequest.
+	State bool `json:"state,omitempty"`
 }
 
 // OpenReply is what a worker needs to go to the shards.
@@ -26,6 +28,8 @@ type OpenReply struct {
 	// Rejoin is set when the worker had been expelled: it is required again
 	// from this step on.
 	Rejoin *uint64 `json:"rejoin,omitempty"`
+	// Restored is what the job began with; see ResumeRequest.
+	Restored *Restored `json:"restored,omitempty"`
 }
 
 // SessionRef names a session at the meta group.
@@ -100,8 +104,9 @@ func DecodeClaimCursor(b []byte) (ClaimCursor, error) {
 	return ClaimCursor{Claim: Claim{Number: at(0), Epoch: uint32(at(1)), From: at(2), To: at(3)}, At: at(4)}, nil
 }
 
-// PlanRequest asks for a PlanRate or PlanStop. Reply body: Plan as JSON, with
-// the step T at which it takes effect.
+// PlanRequest asks for a PlanRate, PlanStop or PlanCheckpoint. Reply body: Plan as JSON, with
+// the step T at which it takes effect. A checkpoint may be asked for without a session: of
+// SessionRef only Job is given then.
 type PlanRequest struct {
 	SessionRef
 	Plan Plan `json:"plan"`

@@ -10,14 +10,14 @@ const EntryVersion = 2
 // as steps.
 const (
 	entrySteps   = 1
-	entryMessage = 2 // a Fence, Finish, Hold, Release or Put behind the two bytes
+	entryMessage = 2 // a message behind the two bytes: see Entry.Message
 	entryCheck   = 3
 )
 
 // Entry is one entry of a shard's log: exactly one of its fields is set.
 type Entry struct {
 	Steps   []Item  // pushes
-	Message Message // *Fence, *Finish, *Hold, *Release or *Put
+	Message Message // *Fence, *Finish, *Hold, *Release, *Put, *Checkpoint or *Restore
 	Check   *Check
 }
 
@@ -129,7 +129,7 @@ func DecodeEntry(b []byte) (Entry, error) {
 			return e, err
 		}
 		switch m.(type) {
-		case *Fence, *Finish, *Hold, *Release, *Put:
+		case *Fence, *Finish, *Hold, *Release, *Put, *Checkpoint, *Restore:
 			e.Message = m
 			return e, nil
 		}

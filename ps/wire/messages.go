@@ -33,6 +33,7 @@ type Push struct {
 	Rows   uint32 // rows of data behind the gradients
 	Cursor []byte // data position after this step; closing part only; <= MaxCursor bytes
 	Resent bool   // the same bytes were sent before
+	Plain  uint64 // bytes of keys and values in the coded sections, once decoded; 0: none is coded
 }
 
 // MaxCursor bounds a data cursor.
@@ -47,6 +48,7 @@ func (m *Push) fields(c *coder) {
 	c.u32(&m.Rows)
 	c.bytes(&m.Cursor)
 	c.bool(&m.Resent)
+	c.u64(&m.Plain)
 	if c.read && len(m.Cursor) > MaxCursor {
 		c.fail("cursor of %d bytes is over %d", len(m.Cursor), MaxCursor)
 	}
@@ -169,7 +171,7 @@ const (
 	PlanExpel                      // a worker's lease ended or it left: Target.Worker
 	PlanRate                       // learning rates are multiplied by Rate
 	PlanStop                       // no step T or later
-	PlanCheckpoint                 // the state after the steps below T is written as checkpoint ID
+	PlanCheckpoint                 // the state after the steps below T is kept: Checkpoint
 )
 
 // Plan is a change that takes effect at step T on every shard.
@@ -184,6 +186,28 @@ type Plan struct {
 	Incarnation uint64  `json:"incarnation,omitempty"`
 	Why         string  `json:"why,omitempty"`
 	Rate        float32 `json:"rate,omitempty"`
+	// Checkpoint is its number: the meta log's index of the plan, or more. The meta group gives it.
+	Checkpoint uint64 `json:"checkpoint,omitempty"`
+	Base       uint64 `json:"base,omitempty"`  // the checkpoint it is a delta to, 0: full
+	Every      uint64 `json:"every,omitempty"` // T is a multiple of it; 0: any
+	// Cuts say, under ssp and asp, up to where each worker goes before the state is kept.
+	Cuts []Cut `json:"cuts,omitempty"`
+}
+
+// Cut is a worker's part in a checkpoint: its steps before Step.
+type Cut struct {
+	Worker string `json:"worker"`
+	Step   uint64 `json:"step"`
+}
+
+func cuts(c *coder, v *[]Cut) {
+	list(c, v, 12, func(w *Cut) {
+		c.str(&w.Worker)
+		c.u64(&w.Step)
+	})
+	if len(*v) == 0 {
+		*v = nil
+	}
 }
 
 func (p *Plan) fields(c *coder) {
@@ -201,7 +225,10 @@ func (p *Plan) fields(c *coder) {
 		c.str(&p.Why)
 	case PlanRate:
 		c.f32(&p.Rate)
-	case PlanStop, PlanCheckpoint:
+	case PlanStop:
+	case PlanCheckpoint:
+		c.u64(&p.Checkpoint)
+		c.u64(&p.Base)
 	default:
 		c.fail("plan kind %d", p.Kind)
 	}
@@ -228,6 +255,7 @@ type Release struct {
 	Job   string
 	Plan  uint64
 	Drop  bool
+	Cuts  []Cut // of PlanCheckpoint
 }
 
 func (*Release) kind() Kind { return KindRelease }
@@ -236,6 +264,7 @@ func (m *Release) fields(c *coder) {
 	c.str(&m.Job)
 	c.u64(&m.Plan)
 	c.bool(&m.Drop)
+	cuts(c, &m.Cuts)
 }
 
 // Probe asks where a job is on a shard. The answer's Clock is the highest

@@ -41,6 +41,9 @@ const (
 	KindPut     Kind = 9 // rows as they are, before the first step: Put
 
 	KindRule Kind = 10 // what a table's optimizer remembers: Rule
+
+	KindCheckpoint Kind = 13 // how far this shard's part of a checkpoint is, or its end: Checkpoint
+	KindRestore    Kind = 14 // a piece of a job as a checkpoint has it: Restore
 )
 
 // Requests to the meta group, answered by its leader.
@@ -52,6 +55,11 @@ const (
 	KindClaim Kind = 36 // claim a range of batches: ClaimRequest
 	KindPlan  Kind = 37 // change something at one step: PlanRequest
 	KindNote  Kind = 38 // read or replace the note of a job: NoteRequest
+
+	KindCheckpoints Kind = 39 // the checkpoint under way, and the last ones: CheckpointsRequest
+	KindUpload      Kind = 40 // what a worker wants to find again in a checkpoint: UploadRequest
+	KindResume      Kind = 41 // what the job was restored with: ResumeRequest
+	KindRestoreJob  Kind = 42 // a job is being restored: RestoreRequest
 )
 
 // Requests to a server.
@@ -114,6 +122,10 @@ func Decode(head []byte) (Message, error) {
 		m = &Put{}
 	case KindRule:
 		m = &Rule{}
+	case KindCheckpoint:
+		m = &Checkpoint{}
+	case KindRestore:
+		m = &Restore{}
 	default:
 		return nil, fmt.Errorf("%w: kind %d is no request to a shard", ErrMalformed, k)
 	}
