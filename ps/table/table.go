@@ -19,6 +19,8 @@ func Partition(key, hashSeed uint64) int { return int(vec.Mix64(key, hashSeed) >
 type Stamp struct {
 	Step   uint32
 	Writer uint16 // index into the shard's table of writers' names
+	// Halving, if not 0, halves the sightings of a row at every multiple of so many steps, before this one is counted. See Halved.
+	Halving uint32
 }
 
 // Updater changes one row in place: len(row) = Dim + Slots, weights then slots; len(grad) = Dim.

@@ -1,0 +1,28 @@
+package table
+
+// RowsIn is the number of rows of a partition.
+func (t *Table) RowsIn(partition int) int { return int(t.parts[partition].rows) }
+
+// Visit shows every row of a partition, in its order of arrival. Values are in place: they must not be changed, nor kept beyond visit. It is
+// called like Scan, and looks at one partition alone.
+func (t *Table) Visit(partition int, visit func(Row)) {
+	p := &t.parts[partition]
+	for i := range p.rows {
+		visit(t.view(t.rowNumber(p, i)))
+	}
+}
+
+// Missing appends to dst the places in keys of those that have no row. It is called like Gather.
+func (t *Table) Missing(keys []uint64, dst []int32) []int32 {
+	var w lookup
+	for done := 0; done < len(keys); done += window {
+		now := keys[done:min(done+window, len(keys))]
+		t.locate(&w, now, false)
+		for i, row := range w.rows[:len(now)] {
+			if row == none {
+				dst = append(dst, int32(done+i))
+			}
+		}
+	}
+	return dst
+}
