@@ -19,6 +19,8 @@ type Table struct {
 	Seed       uint64             `json:"seed"`
 	Schedule   Schedule           `json:"schedule,omitzero"`  // of the learning rate
 	Compress   string             `json:"compress,omitempty"` // how gradients travel: a codec's name, or auto; empty: as they are
+	Admit      Admit              `json:"admit,omitzero"`     // of embeddings only, as Evict
+	Evict      Evict              `json:"evict,omitzero"`
 }
 
 func (t *Table) fields(c *coder) { c.json(t) }
