@@ -26,3 +26,13 @@ func Mix64(key, seed uint64) uint64 {
 	h ^= h >> 33
 	return h
 }
+
+// Unmix64 is the key whose mix under seed is h.
+func Unmix64(h, seed uint64) uint64 {
+	h ^= h >> 33
+	h *= 0x9cb4b2f8129337db // the inverse of Mix64's second factor modulo 2^64
+	h ^= h >> 33
+	h *= 0x4f74430c22a54005 // and of its first
+	h ^= h >> 33
+	return h ^ seed
+}

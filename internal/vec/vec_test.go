@@ -40,6 +40,9 @@ func TestMix64Inverse(t *testing.T) {
 		if h^seed != key {
 			t.Fatalf("key %#x seed %#x: undone to %#x", key, seed, h^seed)
 		}
+		if got := Unmix64(Mix64(key, seed), seed); got != key {
+			t.Fatalf("Unmix64 of key %#x seed %#x: %#x", key, seed, got)
+		}
 	}
 }
 
