@@ -165,6 +165,9 @@ func (t *Table) checkApply(keys []uint64, grads []float32) error {
 	if t.closed {
 		return fmt.Errorf("apply to table: %w", ErrClosed)
 	}
+	if t.strays != 0 {
+		return fmt.Errorf("apply to table: %w", t.errStrays())
+	}
 	if len(grads) != len(keys)*t.spec.Dim {
 		return fmt.Errorf("apply to table: %d gradients for %d keys of dim %d", len(grads), len(keys), t.spec.Dim)
 	}

@@ -30,6 +30,8 @@ type Capture struct {
 	t     *Table
 	epoch uint32
 	rows  [Partitions]uint32 // of each partition at the moment
+	pages [Partitions]uint32 // as in partition
+	cut   [Partitions]uint32 // as in partition
 
 	mu      sync.Mutex // guards the rest; nothing is waited for under it
 	copies  map[uint64]savedUnit
@@ -56,7 +58,8 @@ func (t *Table) Capture() *Capture {
 	}
 	c := &Capture{t: t, epoch: t.epoch, copies: make(map[uint64]savedUnit)}
 	for i := range t.parts {
-		c.rows[i] = t.parts[i].rows
+		p := &t.parts[i]
+		c.rows[i], c.pages[i], c.cut[i] = p.rows, p.pages, p.cut
 	}
 	t.epoch++
 	if c.closed = t.closed; !c.closed {
@@ -126,6 +129,16 @@ func (c *Capture) unitsOf(id PageID) (first, end uint32) {
 	return first, min(units, first+pageUnits)
 }
 
+// end is the first page that is not to be looked at: behind the last, and behind those that have become empty after since.
+func (c *Capture) end(partition uint16) uint32 {
+	pageRows := uint32(c.t.spec.PageRows())
+	pages := (c.rows[partition] + pageRows - 1) / pageRows
+	if !c.all && c.cut[partition] > c.since {
+		pages = max(pages, c.pages[partition])
+	}
+	return pages
+}
+
 // wanted reports whether the page is to be emitted: it has a unit that was written after since and before the capture.
 // A unit written after the capture counts by its copy; one without a copy was found unwanted before.
 func (c *Capture) wanted(id PageID) bool {
@@ -135,7 +148,10 @@ func (c *Capture) wanted(id PageID) bool {
 	p := &c.t.parts[id.Partition]
 	first, end := c.unitsOf(id)
 	for ordinal := first; ordinal < end; ordinal++ {
-		epoch := c.t.headOf(p.units[ordinal]).epoch
+		epoch := c.epoch + 1 // deleted since
+		if int(ordinal) < len(p.units) {
+			epoch = c.t.headOf(p.units[ordinal]).epoch
+		}
 		if epoch > c.epoch {
 			epoch = c.copies[unitKey(int(id.Partition), ordinal)].epoch
 		}
@@ -143,12 +159,12 @@ func (c *Capture) wanted(id PageID) bool {
 			return true
 		}
 	}
-	return false
+	return first >= end // the page has become empty
 }
 
 // Pages emits every page as it was when the capture was made, by ascending id: all of them, or those with a row written after epoch since.
 // lock is the reader's side of the owner's lock: it is held for a few pages at a time and never during emit. data is the emitter's
-// until it returns. Pages runs once a capture; an error of emit ends it and is returned as it is.
+// until it returns. A page that has become empty after since comes without a row, maybe more than once. Pages runs once a capture; an error of emit ends it and is returned as it is.
 func (c *Capture) Pages(all bool, since uint32, emit func(id PageID, data []byte) error, lock sync.Locker) error {
 	c.mu.Lock()
 	if c.started {
@@ -195,7 +211,7 @@ func (c *Capture) gather(b *pageBatch) (done bool, err error) {
 	b.ids, b.ends, b.data = b.ids[:0], b.ends[:0], b.data[:0]
 	for range batchVisited {
 		for int(c.next.Partition) < Partitions {
-			if first, end := c.unitsOf(c.next); first < end {
+			if c.next.Page < c.end(c.next.Partition) {
 				break
 			}
 			c.next = PageID{Partition: c.next.Partition + 1}
@@ -222,6 +238,9 @@ func (c *Capture) appendPage(data []byte, id PageID) []byte {
 	t := c.t
 	p := &t.parts[id.Partition]
 	first, end := c.unitsOf(id)
+	if first >= end {
+		return binary.LittleEndian.AppendUint16(data, 0)
+	}
 	rows := min(c.rows[id.Partition], end<<t.ushift) - first<<t.ushift
 	data = binary.LittleEndian.AppendUint16(data, uint16(rows))
 	left := int(rows) * t.stride

@@ -6,17 +6,18 @@
 //	t, err := table.New(table.Spec{Dim: 16, Slots: 1, SlotInit: []float32{0.1}, Init: table.Init{Kind: "normal", B: 0.01}})
 //	err = t.Apply(keys, grads, table.Stamp{Step: 7}, updater) // the only writer; creates what is missing
 //	t.Gather(keys, out)                                       // reads; computes what is missing, and creates nothing
+//	n := t.Delete(keys)                                       // they are missing again
 //
 // # Who may call what at the same time
 //
-// The owner holds a sync.RWMutex. Apply, Load, Capture and Close are called under its write lock; Gather, Row, Scan and Stats under its read lock,
+// The owner holds a sync.RWMutex. Apply, Put, Delete, Load, Capture and Close are called under its write lock; Gather, Row, Scan and Stats under its read lock,
 // any number of them at once. Reserve is called without the lock by the goroutine that applies. A Capture's methods are called without the
 // lock: Pages takes the reader's side itself, a few pages at a time.
 //
 // # Memory
 //
-// Rows lie in copy units of 8 rows (fewer where 8 are more than 4 KiB), units in slabs mapped outside the Go heap; nothing in them is a pointer. A
-// row never moves, so its number, unit x rows + place, is what the index holds. Each of the 1,024 partitions has its own index (index.go),
+// Rows lie in copy units of 8 rows (fewer where 8 are more than 4 KiB), units in slabs mapped outside the Go heap; nothing in them is a pointer. The
+// index holds a row's number, unit x rows + place; only a deletion moves a row, the last of its partition, into the gap. Each of the 1,024 partitions has its own index (index.go),
 // which grows by splitting pieces of a few hundred rows: no call ever pays for a rehash of the whole. Lookups go in windows of 64 keys whose cache misses overlap.
 // With everything counted (index, directories, unused parts of units and slabs) a row costs at most 1.3 x (4 x (dim + slots) + 16) bytes
 // for dim from 16 and payload + 32 below, at any count from 10^6.
@@ -45,7 +46,7 @@
 // A page is up to 8 units (64 rows, fewer if units are smaller) of one partition, in order of arrival; all pages of a partition but the last are full:
 //
 //	offset  bytes
-//	0       2      number of rows, from 1
+//	0       2      number of rows; 0: the page has become empty
 //	2       ...    that many row records
 //
 // The place of a page is its PageID, which is kept beside the data, as are checksum and version, by whoever stores pages.

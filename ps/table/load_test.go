@@ -75,9 +75,6 @@ func TestLoadRefuses(t *testing.T) {
 	copy(twice[2:2+8], twice[2+stride:])
 	foreign := page(3, 0)
 	copy(foreign[2:2+8], page(4, 0)[2:])
-	swapped := page(3, 0)
-	copy(swapped[2:], page(3, 0)[2+stride:2+2*stride])
-	copy(swapped[2+stride:], page(3, 0)[2:2+stride])
 	for _, c := range []struct {
 		loaded []byte // page 3/0 before, if any
 		id     table.PageID
@@ -91,10 +88,8 @@ func TestLoadRefuses(t *testing.T) {
 		{nil, table.PageID{Partition: 3}, foreign, "belongs to partition 4"},
 		{nil, table.PageID{Partition: 3}, twice, "occurs twice"},
 		{nil, table.PageID{Partition: 3}, page(3, 0)[:50], "50 bytes"},
-		{nil, table.PageID{Partition: 3}, []byte{0, 0}, "0 rows"},
+		{nil, table.PageID{Partition: 3}, []byte{1, 0}, "2 bytes for 1 rows"},
 		{nil, table.PageID{Partition: 3}, nil, "0 bytes"},
-		{page(3, 0), table.PageID{Partition: 3}, cut, "10 rows replace 64"},
-		{page(3, 0), table.PageID{Partition: 3}, swapped, "replaces key"},
 		{page(3, 0), table.PageID{Partition: 3, Page: 1}, page(3, 0), "is in the table already"},
 	} {
 		tab := open(t, spec)
@@ -141,6 +136,7 @@ func FuzzLoad(f *testing.F) {
 	}
 	_ = src.Close()
 	f.Add(uint64(0), []byte{})
+	f.Add(uint64(5), []byte{0, 0})
 	f.Add(uint64(1023)<<32, []byte{1, 0})
 	f.Fuzz(func(t *testing.T, id uint64, data []byte) {
 		tab, err := table.New(spec)
@@ -157,6 +153,9 @@ func FuzzLoad(f *testing.F) {
 		rows := int(binary.LittleEndian.Uint16(data))
 		if n := tab.Stats().Rows; n != int64(rows) {
 			t.Fatalf("%d rows of %d", n, rows)
+		}
+		if rows == 0 {
+			return
 		}
 		for i := range rows {
 			if _, ok := tab.Row(binary.LittleEndian.Uint64(data[2+i*spec.Stride():])); !ok {

@@ -38,6 +38,9 @@ func (t *Table) checkPut(rows []Row) error {
 	if t.closed {
 		return fmt.Errorf("put into table: %w", ErrClosed)
 	}
+	if t.strays != 0 {
+		return fmt.Errorf("put into table: %w", t.errStrays())
+	}
 	want := t.spec.Dim + t.spec.Slots
 	for i := range rows {
 		if n := len(rows[i].Values); n != want {

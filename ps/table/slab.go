@@ -23,7 +23,8 @@ type slabs struct {
 	block, head int              // bytes of a block, and of its head
 	shift       uint             // binary logarithm of the blocks of an extent
 	extents     []unsafe.Pointer // first byte of each, mapped memory
-	used        int64            // blocks handed out
+	used        int64            // blocks handed out, ever
+	free        []uint32         // of those, given back
 	mapped      int64            // bytes
 	maps        [][]byte
 }
@@ -39,8 +40,13 @@ func newSlabs(block, head int) slabs {
 // extentBytes is the length of an extent: its heads, then its blocks.
 func (s *slabs) extentBytes() int { return (s.block + s.head) << s.shift }
 
-// take hands out n blocks of consecutive numbers, zeroed, and returns the first number.
+// take hands out n blocks of consecutive numbers and returns the first. They are zeroed, but for a block that was given back.
 func (s *slabs) take(n int) (uint32, error) {
+	if last := len(s.free) - 1; n == 1 && last >= 0 {
+		block := s.free[last]
+		s.free = s.free[:last]
+		return block, nil
+	}
 	first := s.used
 	if first+int64(n) > math.MaxUint32 {
 		return 0, errors.New("grow table: all block numbers of this shard are used: spread the table over more shards")
@@ -53,6 +59,9 @@ func (s *slabs) take(n int) (uint32, error) {
 	s.used += int64(n)
 	return uint32(first), nil
 }
+
+// give takes a block back, to be handed out again.
+func (s *slabs) give(block uint32) { s.free = append(s.free, block) }
 
 func (s *slabs) grow() error {
 	extent := s.extentBytes()
@@ -84,14 +93,16 @@ func (s *slabs) headOf(i uint32) unsafe.Pointer {
 }
 
 // bytes is all memory the slabs cost.
-func (s *slabs) bytes() int64 { return s.mapped + int64(cap(s.extents))*8 + int64(cap(s.maps))*24 }
+func (s *slabs) bytes() int64 {
+	return s.mapped + int64(cap(s.extents))*8 + int64(cap(s.maps))*24 + int64(cap(s.free))*4
+}
 
 func (s *slabs) close() error {
 	var faults []error
 	for _, m := range s.maps {
 		faults = append(faults, unix.Munmap(m))
 	}
-	s.maps, s.extents = nil, nil
+	s.maps, s.extents, s.free = nil, nil, nil
 	if err := errors.Join(faults...); err != nil {
 		return fmt.Errorf("unmap table: %w", err)
 	}

@@ -58,6 +58,7 @@ type Table struct {
 	lines  slabs // index lines
 	rows   int64
 	epoch  uint32
+	strays int // rows that Load has put elsewhere, and that are still in their old place
 
 	budget   *Budget
 	reserved int64 // of budget, for the Apply to come
@@ -73,7 +74,9 @@ type partition struct {
 	units []uint32   // numbers of its copy units
 	dir   []chunkRef // nil up to scanRows rows
 	rows  uint32
-	shift uint // of the hash, to bring the directory's bits down
+	pages uint32 // the most it had when one became empty
+	cut   uint32 // epoch in which one last became empty
+	shift uint   // of the hash, to bring the directory's bits down
 }
 
 // unitHead belongs to one copy unit.
@@ -124,7 +127,7 @@ func (t *Table) view(n uint32) Row {
 	return Row{Key: r.key(), Step: r.step(), Sightings: r.sightings(), Writer: r.writer(), Values: r.values()}
 }
 
-// rowAt is the first byte of row n. A row's number is unit x rows of a unit + place, and never changes.
+// rowAt is the first byte of row n. A row's number is unit x rows of a unit + place; only Delete and Load change it.
 func (t *Table) rowAt(n uint32) unsafe.Pointer {
 	shift := t.units.shift + t.ushift
 	in := int(n & (1<<shift - 1))
@@ -164,7 +167,9 @@ func (t *Table) addRow(p *partition, number int) (uint32, error) {
 	}
 	p.rows++
 	t.rows++
-	return t.rowNumber(p, p.rows-1), nil
+	row := t.rowNumber(p, p.rows-1)
+	clear(t.record(row)) // another row may have lain there
+	return row, nil
 }
 
 // touch precedes every write to a unit: it marks the unit dirty and, for an open capture, sets its old content aside.
