@@ -72,7 +72,7 @@ func (w *workspace) prepareItem(it *wire.Item) preparedItem {
 	bodies := make([][]wire.Section, len(it.Payloads))
 	for i, b := range it.Payloads {
 		var err error
-		if bodies[i], err = wire.DecodeSections(b); err != nil {
+		if bodies[i], err = w.reducer.Sections(b); err != nil {
 			return preparedItem{err: err}
 		}
 	}

@@ -49,6 +49,7 @@ type contribution struct {
 	cursor   []byte
 	body     []byte
 	sections []wire.Section // of body
+	plain    []byte         // of the inbox: what coded sections decode to
 	bytes    int
 	since    time.Time
 	arrived  time.Time // bsp: when it was whole, and
@@ -183,10 +184,13 @@ func (b *inbox) arrive(c *contribution, bsp bool) bool {
 // release gives the memory of a body back. Whoever it belongs to calls it, once
 // nobody reads it any more: what is in the log was copied there.
 func (b *inbox) release(c *contribution) {
-	body := c.body
-	c.body, c.sections = nil, nil
+	body, plain := c.body, c.plain
+	c.body, c.plain, c.sections = nil, nil, nil
 	if c.pooled {
 		b.budget.memory.Put(body)
+	}
+	if plain != nil {
+		b.budget.memory.Put(plain)
 	}
 }
 

@@ -2,8 +2,10 @@ package shard
 
 import (
 	"context"
+	"fmt"
 
 	"hcclps/internal/vec"
+	"hcclps/ps/update"
 )
 
 const (
@@ -56,4 +58,18 @@ func (g *Group) body(ctx context.Context, n int, r Request) (t intake, err error
 	t.body, t.kept = g.memory.Get(n), true
 	err = r.BodyTo(ctx, &t)
 	return t, err
+}
+
+// decode decodes the coded sections of a contribution, for which the sender has said how much memory they need. The body stays as it came: it is what
+// is logged.
+func (g *Group) decode(c *contribution, plain uint64) error {
+	n, err := update.PlainSize(c.sections)
+	if err != nil || n == 0 {
+		return err
+	}
+	if uint64(n) > plain {
+		return fmt.Errorf("it decodes to %d bytes, and was announced with %d", n, plain)
+	}
+	c.plain = g.memory.Get(n)
+	return update.Decode(c.sections, c.plain)
 }

@@ -7,6 +7,7 @@ import (
 
 	"hcclps/internal/vec"
 	"hcclps/ps/layout"
+	"hcclps/ps/update"
 	"hcclps/ps/wire"
 )
 
@@ -66,13 +67,16 @@ func (g *Group) push(ctx context.Context, m *wire.Push, bodyLen int, r Request) 
 	if bodyLen+entryHead > g.maxEntry {
 		return wire.Answer{Status: wire.Refused, Detail: fmt.Sprintf("%v has %d bytes, at most %d fit in the log: use more parts a step, or raise --log-budget", ref, bodyLen, g.maxEntry-entryHead)}
 	}
+	if m.Plain > update.MaxPlain {
+		return wire.Answer{Status: wire.Refused, Detail: fmt.Sprintf("%v decodes to %d bytes, at most %d may be: use more parts a step", ref, m.Plain, update.MaxPlain)}
+	}
 	if why := g.refuses(); why != "" {
 		return wire.Answer{Status: wire.Busy, After: refusedAfter, Detail: why}
 	}
 	if g.full() {
 		return wire.Answer{Status: wire.Busy, After: busyAfter, Detail: "the log is full until the next snapshot is written"}
 	}
-	c, mine, a := g.enter(ref, m.Parts, bodyLen)
+	c, mine, a := g.enter(ref, m.Parts, bodyLen+int(m.Plain))
 	if c == nil {
 		return a
 	}
@@ -139,7 +143,7 @@ func (g *Group) receive(ctx context.Context, c *contribution, m *wire.Push, body
 	}
 	c.rows = m.Rows
 	c.cursor = append([]byte(nil), m.Cursor...)
-	if a := g.check(c, m.Parts, body.finite()); a.Status != wire.OK {
+	if a := g.check(c, m, body.finite()); a.Status != wire.OK {
 		g.inbox.drop(c, a)
 		g.inbox.release(c)
 		return
@@ -160,7 +164,7 @@ func (g *Group) receive(ctx context.Context, c *contribution, m *wire.Push, body
 // check decodes a contribution's body and refuses what apply would refuse, by
 // the name of the one who sent it. Values that are not finite are mended here
 // where the table's policy says so. finite says that there are none.
-func (g *Group) check(c *contribution, parts uint32, finite bool) wire.Answer {
+func (g *Group) check(c *contribution, m *wire.Push, finite bool) wire.Answer {
 	no := func(st wire.Status, format string, args ...any) wire.Answer {
 		return wire.Answer{Status: st, Detail: c.ref.String() + ": " + fmt.Sprintf(format, args...)}
 	}
@@ -168,6 +172,10 @@ func (g *Group) check(c *contribution, parts uint32, finite bool) wire.Answer {
 	if c.sections, err = wire.DecodeSections(c.body); err != nil {
 		return no(wire.Refused, "%v", err)
 	}
+	if err := g.decode(c, m.Plain); err != nil {
+		return no(wire.Refused, "%v", err)
+	}
+	finite = finite && c.plain == nil
 	if err := g.checkKeys(c.sections); err != nil {
 		return no(wire.Refused, "%v", err)
 	}
@@ -186,7 +194,7 @@ func (g *Group) check(c *contribution, parts uint32, finite bool) wire.Answer {
 			return no(st, "%s", why)
 		}
 	}
-	if key, ok := g.strayPart(c.sections, c.ref.part, parts); ok {
+	if key, ok := g.strayPart(c.sections, c.ref.part, m.Parts); ok {
 		return no(wire.Refused, "key %d belongs to another part", key)
 	}
 	return wire.Answer{}

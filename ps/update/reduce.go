@@ -17,6 +17,7 @@ type Reducer struct {
 	values []float32
 	heap   []int
 	src    []source
+	plain  []uint64 // of decoded sections
 }
 
 // source is one contribution's rows of the table at hand.
@@ -27,7 +28,7 @@ type source struct {
 }
 
 // Reset takes back the memory of what was returned.
-func (r *Reducer) Reset() { r.keys, r.values = r.keys[:0], r.values[:0] }
+func (r *Reducer) Reset() { r.keys, r.values, r.plain = r.keys[:0], r.values[:0], r.plain[:0] }
 
 // Merge adds bodies: tables ascending, keys ascending, the values of one key in
 // the order of the bodies, one after another. A table that is in one body only

@@ -53,6 +53,9 @@ func New(spec wire.Table, cfg Config) (*Table, error) {
 	default:
 		return nil, fmt.Errorf("table %q: policy %q for gradients that are not finite: want %s, %s or %s", spec.Name, spec.NonFinite, Reject, Zero, Clip)
 	}
+	if err := checkCodec(spec.Compress); err != nil {
+		return nil, fmt.Errorf("table %q: %w", spec.Name, err)
+	}
 	if err := spec.Schedule.Validate(); err != nil {
 		return nil, fmt.Errorf("table %q: %w", spec.Name, err)
 	}
@@ -151,16 +154,19 @@ func (t *Table) Apply(s wire.Section, stamp table.Stamp, u table.Updater) error 
 }
 
 // mend replaces values that are not finite.
-func mend(values []float32, policy string) {
+func mend(values []float32, policy string) { Mend(values, policy, math.MaxFloat32) }
+
+// Mend replaces values that are not finite, or over top, as a policy other than Reject says.
+func Mend(values []float32, policy string, top float32) {
 	for i, v := range values {
 		switch {
-		case finite(v):
+		case v <= top && v >= -top:
 		case policy == Zero || v != v: // a NaN differs from itself
 			values[i] = 0
 		case v > 0:
-			values[i] = math.MaxFloat32
+			values[i] = top
 		default:
-			values[i] = -math.MaxFloat32
+			values[i] = -top
 		}
 	}
 }
