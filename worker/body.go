@@ -11,6 +11,8 @@ type body struct {
 	sections []section
 	heads    []byte // of all sections, with their keys
 	size     int
+	raw      int // what it would be without codes
+	plain    int // of that, what codes decode to
 }
 
 // section is some rows of a table's gradient.
@@ -22,11 +24,12 @@ type section struct {
 	dim    int
 	all    []float32 // of which these are the rows
 	at     []int32
+	code   []byte // instead of rows
 }
 
 func (b *body) reset() {
 	clear(b.sections)
-	b.sections, b.heads, b.size = b.sections[:0], b.heads[:0], 0
+	b.sections, b.heads, b.size, b.raw, b.plain = b.sections[:0], b.heads[:0], 0, 0, 0
 }
 
 // add appends the section of the rows of s at the given positions, at least one. The last row of s may be short: zeros
@@ -38,6 +41,19 @@ func (b *body) add(s wire.Section, at []int32) {
 	n.end = n.start + wire.SectionSize(len(at), s.Dim)
 	b.sections = append(b.sections, n)
 	b.size = n.end
+	b.raw += n.end - n.start
+}
+
+// addCode appends a section with a code, of so many rows, which must not change before the step has been acknowledged.
+func (b *body) addCode(s wire.Section) {
+	n := section{start: b.size, head: len(b.heads), code: s.Code}
+	b.heads = wire.AppendCodedHead(b.heads, s)
+	n.values = n.start + len(b.heads) - n.head
+	n.end = n.start + wire.CodedSize(len(s.Code))
+	b.sections = append(b.sections, n)
+	b.size = n.end
+	b.raw += wire.SectionSize(s.Rows, s.Dim)
+	b.plain += (8*s.Rows + 4*s.Rows*s.Dim + 7) &^ 7
 }
 
 // Len implements p2p.Source.
@@ -76,6 +92,14 @@ func (s *section) row(i int) []float32 {
 
 // fill writes the values from byte off on, and what is behind them.
 func (s *section) fill(off int, p []byte) {
+	if s.code != nil {
+		n := 0
+		if off < len(s.code) {
+			n = copy(p, s.code[off:])
+		}
+		clear(p[n:])
+		return
+	}
 	row := 4 * s.dim
 	for len(p) > 0 && off < row*len(s.at) {
 		at := off / row

@@ -53,6 +53,8 @@ type Config struct {
 	Bulk        backend.Config        // what carries bulk, as far as the servers take it too
 	Deadline    time.Duration         // of one push, pull or session call; 60 s
 	Trace       *trace.Recorder       // what this client does is recorded there; nil: a recorder of its own, that is off until Profiler starts it
+	Compress    Compression           // how gradients travel; a table's description may say otherwise
+	Checkpoints Checkpoints           // of AllReduce
 	Flights     string                // of AllReduce and Hybrid: the folder for the last operations of this worker when they fail; "": they are not written
 	Logger      *slog.Logger          // nil: discard
 }
@@ -122,6 +124,9 @@ func (cfg Config) Validate() error {
 	if cfg.Deadline < 0 {
 		errs = append(errs, fmt.Errorf("deadline %v", cfg.Deadline))
 	}
+	if err := cfg.Compress.validate(); err != nil {
+		errs = append(errs, err)
+	}
 	return errors.Join(errs...)
 }
 
@@ -143,6 +148,7 @@ type Client struct {
 
 	stop context.CancelCauseFunc
 	done sync.WaitGroup
+	coders      *coders // of gradients that travel compressed
 }
 
 // Connect reaches the servers, opens the worker's session (fencing off an
@@ -169,6 +175,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	run, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	c.stop = stop
 	c.run(run, bulk.Run)
+	c.coders = newCoders(cfg.Worker, cfg.Seed, c.Rank)
 	if own {
 		c.run(run, cfg.Trace.Run)
 	}
@@ -193,7 +200,7 @@ func (c *Client) run(ctx context.Context, part func(context.Context) error) {
 func (c *Client) open(ctx, run context.Context, bulk *backend.Bulk) error {
 	r := resumed{incarnation: 1, params: c.cfg.jobParams()}
 	if c.cfg.Mode.servers() {
-		s, err := newServers(c.cfg, bulk, &c.waits, &c.counters)
+		s, err := newServers(c.cfg, bulk, &c.waits, &c.counters, c.coders)
 		if err != nil {
 			return err
 		}

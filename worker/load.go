@@ -45,6 +45,11 @@ func (c *Client) load(ctx context.Context, dir string) (*Manifest, error) {
 	for i := range m.Tables {
 		w := m.Tables[i].Table
 		w.ID = 0
+		if c.cfg.Compress.names(w.Name) {
+			if w.Compress, err = c.cfg.Compress.of(w.Name, ""); err != nil {
+				return nil, err
+			}
+		}
 		made, err := c.agree(ctx, w)
 		if err != nil {
 			return nil, err

@@ -96,6 +96,11 @@ func (s *servers) encode(c *commit) (*push, error) {
 	if err != nil {
 		return nil, err
 	}
+	for i := range grads { // before residuals change
+		if grads[i].Values, err = p.s.coders.passed(grads[i]); err != nil {
+			return nil, err
+		}
+	}
 	for i := range grads {
 		if err := p.add(grads[i], p.cuts[i]); err != nil {
 			return nil, err
@@ -142,14 +147,38 @@ func (p *push) add(g Gradient, cut *cut) error {
 	if err != nil {
 		return err
 	}
+	p.s.counters.pushedRows.Add(uint64(len(keys)))
 	cut.deal(p.s.layout, len(p.bodies)/len(p.s.layout.Shards), keys)
+	if k, err := p.s.coders.of(g.Table.spec()); k != nil || err != nil {
+		return p.addCoded(k, err, keys, g.Values, cut)
+	}
 	all := wire.Section{Table: g.Table.spec().ID, Dim: int(g.Table.spec().Dim), Keys: keys, Values: g.Values}
 	for b, at := range cut.positions {
 		if len(at) > 0 {
 			p.bodies[b].add(all, at)
 		}
 	}
-	p.s.counters.pushedRows.Add(uint64(len(keys)))
+	return nil
+}
+
+// addCoded is add of a table with a codec. Codes of a step that is pushed again are those it had.
+func (p *push) addCoded(k *coder, err error, keys []uint64, values []float32, cut *cut) error {
+	if err != nil {
+		return err
+	}
+	fresh := k.begin(p.step, len(p.bodies))
+	t := &k.spec
+	for b, at := range cut.positions {
+		if len(at) == 0 {
+			continue
+		}
+		if fresh {
+			if err := k.encode(b, keys, values, at, p.s.coders.seedOf(t, p.step)); err != nil {
+				return err
+			}
+		}
+		p.bodies[b].addCode(wire.Section{Table: t.ID, Dim: int(t.Dim), Rows: len(at), Code: k.codes[b]})
+	}
 	return nil
 }
 
@@ -180,7 +209,7 @@ func (p *push) run(ctx context.Context) error {
 
 func (p *push) send(ctx context.Context, shard, part, parts int) error {
 	body := &p.bodies[shard*parts+part]
-	m := wire.Push{Target: p.s.target(shard), Step: p.step, Part: uint32(part), Parts: uint32(parts), Rows: p.rows}
+	m := wire.Push{Target: p.s.target(shard), Step: p.step, Part: uint32(part), Parts: uint32(parts), Rows: p.rows, Plain: uint64(body.plain)}
 	if part == parts-1 {
 		m.Cursor = p.cursor
 	}
@@ -205,6 +234,7 @@ func (p *push) send(ctx context.Context, shard, part, parts int) error {
 	n := p.s.counters
 	n.pushes.Add(1)
 	n.pushedBytes.Add(uint64(body.size))
+	n.pushedRaw.Add(uint64(body.raw))
 	if a.Duplicate {
 		n.duplicatePushes.Add(1)
 	}

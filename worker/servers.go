@@ -16,9 +16,10 @@ type servers struct {
 	sent    push      // the step under way
 	pulls   sync.Pool // *pull
 	prof    *profile
+	coders  *coders
 }
 
-func newServers(cfg Config, bulk *backend.Bulk, w *waits, n *counters) (*servers, error) {
+func newServers(cfg Config, bulk *backend.Bulk, w *waits, n *counters, k *coders) (*servers, error) {
 	lc, err := link.NewClient(link.Config{
 		Network: cfg.Network, Pair: bulk.Pair, Upgrade: bulk.Upgrade(), Cluster: cfg.Cluster,
 		// Two processes under one name are two peers: the name alone is no id.
@@ -27,5 +28,5 @@ func newServers(cfg Config, bulk *backend.Bulk, w *waits, n *counters) (*servers
 	if err != nil {
 		return nil, err
 	}
-	return &servers{cluster: newCluster(lc, cfg, w, n), cfg: cfg, prof: newProfile(cfg.Trace)}, nil
+	return &servers{cluster: newCluster(lc, cfg, w, n), cfg: cfg, prof: newProfile(cfg.Trace), coders: k}, nil
 }

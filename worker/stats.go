@@ -3,7 +3,7 @@ package worker
 import "sync/atomic"
 
 type counters struct {
-	pushes, retriedPushes, duplicatePushes, pulls, pulledRows, pushedRows, pushedBytes, pulledBytes atomic.Uint64
+	pushes, retriedPushes, duplicatePushes, pulls, pulledRows, pushedRows, pushedBytes, pushedRaw, pulledBytes atomic.Uint64
 }
 
 // Stats counts what a client did since Connect.
@@ -16,8 +16,10 @@ type Stats struct {
 	PulledRows      uint64
 	PushedRows      uint64 // rows of parameters, after merging duplicate keys
 	PulledBytes     uint64
-	PushedBytes     uint64
-	Time            Times // of Train
+	PushedBytes     uint64 // as they were on the wire
+	PushedBytesRaw  uint64 // what they would have been without compression
+	Time            Times  // of Train
+	Checkpoint      CheckpointStats
 }
 
 // Stats may be called at any time.
@@ -27,7 +29,8 @@ func (c *Client) Stats() Stats {
 		Steps:  c.Clock(),
 		Pushes: n.pushes.Load(), RetriedPushes: n.retriedPushes.Load(), DuplicatePushes: n.duplicatePushes.Load(),
 		Pulls: n.pulls.Load(), PulledRows: n.pulledRows.Load(), PushedRows: n.pushedRows.Load(),
-		PulledBytes: n.pulledBytes.Load(), PushedBytes: n.pushedBytes.Load(),
-		Time: c.prof.times(),
+		PulledBytes: n.pulledBytes.Load(), PushedBytes: n.pushedBytes.Load(), PushedBytesRaw: n.pushedRaw.Load(),
+		Time:       c.prof.times(),
+		Checkpoint: c.checkpoints(),
 	}
 }

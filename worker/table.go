@@ -34,6 +34,7 @@ type EmbeddingSpec struct {
 	Init      Init
 	Optimizer Optimizer
 	NonFinite string // what a NaN or infinite gradient does: reject (default), zero, clip
+	Compress  string // how gradients travel, by the name of a codec; "": as Config.Compress says
 }
 
 // DenseSpec describes a dense tensor.
@@ -41,6 +42,7 @@ type DenseSpec struct {
 	Init      Init
 	Optimizer Optimizer
 	NonFinite string
+	Compress  string
 }
 
 // Embedding is a table of rows of Dim floats, keyed by any uint64.
@@ -79,7 +81,7 @@ func blocks(t *wire.Table) int { return (elements(t) + int(t.Dim) - 1) / int(t.D
 // Embedding creates a table, or finds it; a differing description is an error
 // that shows both. It is in force on every shard when Embedding returns.
 func (c *Client) Embedding(ctx context.Context, name string, s EmbeddingSpec) (Embedding, error) {
-	t, err := c.create(ctx, wire.Table{Name: name, Dim: uint32(max(s.Dim, 1))}, s.Init, s.Optimizer, s.NonFinite)
+	t, err := c.create(ctx, wire.Table{Name: name, Dim: uint32(max(s.Dim, 1))}, s.Init, s.Optimizer, s.NonFinite, s.Compress)
 	return Embedding{t}, err
 }
 
@@ -98,11 +100,15 @@ func (c *Client) Dense(ctx context.Context, name string, shape []int, s DenseSpe
 		n *= d
 	}
 	w.Dim = uint32(min(n, wire.Block))
-	t, err := c.create(ctx, w, s.Init, s.Optimizer, s.NonFinite)
+	t, err := c.create(ctx, w, s.Init, s.Optimizer, s.NonFinite, s.Compress)
 	return Dense{t, append([]int(nil), shape...)}, err
 }
 
-func (c *Client) create(ctx context.Context, w wire.Table, init Init, opt Optimizer, nonFinite string) (*handle, error) {
+func (c *Client) create(ctx context.Context, w wire.Table, init Init, opt Optimizer, nonFinite, codec string) (*handle, error) {
+	var err error
+	if w.Compress, err = c.cfg.Compress.of(w.Name, codec); err != nil {
+		return nil, fmt.Errorf("create table %q: %w", w.Name, err)
+	}
 	w.Init, w.InitParams, w.Optimizer, w.Params, w.NonFinite = init.Name, init.Params, opt.Name, opt.Params, nonFinite
 	if w.Init == "" {
 		w.Init = "zeros"
@@ -117,6 +123,9 @@ func (c *Client) create(ctx context.Context, w wire.Table, init Init, opt Optimi
 	w.Seed = tableSeed(c.params.Seed, w.Name)
 	if known := c.tables[w.Name]; known != nil {
 		w.Seed = known.Seed // a loaded table keeps the initial rows of where it comes from
+		if codec == "" && !c.cfg.Compress.names(w.Name) {
+			w.Compress = known.Compress
+		}
 	}
 	return c.agree(ctx, w)
 }

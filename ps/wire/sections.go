@@ -63,16 +63,21 @@ func AppendSection(dst []byte, s Section) []byte {
 }
 
 func appendCoded(dst []byte, s Section) []byte {
-	dst = binary.LittleEndian.AppendUint32(dst, s.Table)
-	dst = binary.LittleEndian.AppendUint32(dst, uint32(s.Rows))
-	dst = binary.LittleEndian.AppendUint32(dst, uint32(s.Dim))
-	dst = append(dst, framed, 0, 0, 0)
-	dst = binary.LittleEndian.AppendUint64(dst, uint64(len(s.Code)))
-	dst = append(dst, s.Code...)
+	dst = append(AppendCodedHead(dst, s), s.Code...)
 	for len(dst)%8 != 0 {
 		dst = append(dst, 0)
 	}
 	return dst
+}
+
+// AppendCodedHead is the beginning of what AppendSection writes of a section with
+// a code, up to where the code follows.
+func AppendCodedHead(dst []byte, s Section) []byte {
+	dst = binary.LittleEndian.AppendUint32(dst, s.Table)
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(s.Rows))
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(s.Dim))
+	dst = append(dst, framed, 0, 0, 0)
+	return binary.LittleEndian.AppendUint64(dst, uint64(len(s.Code)))
 }
 
 // AppendPicked is AppendSection of the rows of s at the given positions only,

@@ -1,0 +1,154 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+
+	"hcclps/compress"
+	"hcclps/internal/vec"
+	"hcclps/ps/update"
+	"hcclps/ps/wire"
+)
+
+// coders encode what a worker gives to its tables, and keep what the codes do not hold. The goroutine that trains uses them.
+type coders struct {
+	worker string
+	seed   uint64
+	rank   func() int
+	tables map[uint32]*coder // by id
+	waits  map[string]kept   // residuals of tables that are not there yet, by name
+}
+
+func newCoders(worker string, seed uint64, rank func() int) *coders {
+	return &coders{worker: worker, seed: seed, rank: rank, tables: map[uint32]*coder{}}
+}
+
+// coder is that of one table.
+type coder struct {
+	spec  wire.Table
+	codec compress.Codec
+	dense *compress.Feedback    // of a dense tensor
+	rows  *compress.RowFeedback // of an embedding table
+
+	step  uint64   // that codes are of
+	made  bool     // codes are
+	codes [][]byte // by body; nil: it has none
+
+	keys   []uint64 // of a body
+	values []float32
+}
+
+// roomOfRows is for how many rows of a table residuals are kept, at most: so many bytes of them.
+const roomOfRows = 256 << 20
+
+// of is the coder of a table, nil where gradients travel as they are.
+func (c *coders) of(t *wire.Table) (*coder, error) {
+	if t.Compress == "" {
+		return nil, nil
+	}
+	if k := c.tables[t.ID]; k != nil {
+		return k, nil
+	}
+	k, err := newCoder(t)
+	if err == nil {
+		err = c.restored(k)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("table %q: %w", t.Name, err)
+	}
+	c.tables[t.ID] = k
+	return k, nil
+}
+
+func newCoder(t *wire.Table) (*coder, error) {
+	codec, err := compress.Parse(t.Compress)
+	if err != nil {
+		return nil, err
+	}
+	k := &coder{spec: *t, codec: codec}
+	if t.Shape != nil {
+		k.dense, err = compress.NewFeedback(codec, elements(t))
+	} else {
+		k.rows, err = compress.NewRowFeedback(codec, int(t.Dim), max(1, roomOfRows/(4*int(t.Dim)+24)))
+	}
+	return k, err
+}
+
+// seedOf is what a codec draws by at a step.
+func (c *coders) seedOf(t *wire.Table, step uint64) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%d/%s/%d/%d", c.seed, t.Name, step, c.rank())
+	return h.Sum64()
+}
+
+// check wants a gradient that the codec can hold. Where the table's policy says so, it returns one that is mended; what it is given stays.
+func (c *coders) check(k *coder, keys []uint64, values []float32) ([]float32, error) {
+	top := compress.Limit(k.codec)
+	if vec.MaxAbs(values) <= top {
+		return values, nil
+	}
+	bad := slices.IndexFunc(values, func(v float32) bool { return !(v <= top && v >= -top) })
+	if k.spec.NonFinite == update.Reject {
+		return nil, &RefusedError{wire.NonFinite, fmt.Sprintf("worker %q: table %q, key %d: the gradient is %v, and %s holds up to %v", c.worker, k.spec.Name, keys[bad/int(k.spec.Dim)], values[bad], k.codec, top)}
+	}
+	values = slices.Clone(values)
+	update.Mend(values, k.spec.NonFinite, top)
+	return values, nil
+}
+
+// passed is a gradient's values as its coder takes them; one that none takes passes as it is.
+func (c *coders) passed(g Gradient) ([]float32, error) {
+	k, err := c.of(g.Table.spec())
+	if k == nil || err != nil {
+		return g.Values, err
+	}
+	keys, err := g.rowsOf()
+	if err != nil {
+		return nil, err
+	}
+	return c.check(k, keys, g.Values)
+}
+
+// begin says whether the codes of a step are to be made, for so many bodies. They are made once.
+func (k *coder) begin(step uint64, bodies int) bool {
+	if k.made && k.step == step && len(k.codes) == bodies {
+		return false
+	}
+	if len(k.codes) != bodies {
+		k.codes = make([][]byte, bodies)
+	}
+	k.step, k.made = step, true
+	return true
+}
+
+// encode makes the code of the rows at some positions, for one of the bodies, where rows are of a gradient that check has passed.
+func (k *coder) encode(body int, keys []uint64, values []float32, at []int32, seed uint64) error {
+	var err error
+	dst := k.codes[body][:0]
+	if k.dense != nil {
+		k.codes[body], err = k.dense.AppendRows(dst, values, int(k.spec.Dim), at, seed)
+		return k.failed(err)
+	}
+	dim := int(k.spec.Dim)
+	k.keys, k.values = k.keys[:0], k.values[:0]
+	for _, i := range at {
+		k.keys = append(k.keys, keys[i])
+		k.values = append(k.values, values[int(i)*dim:][:dim]...)
+	}
+	k.codes[body], err = k.rows.AppendFrame(dst, k.keys, k.values, seed)
+	return k.failed(err)
+}
+
+// failed says what an encoder's error means. The codes are of no use then.
+func (k *coder) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	k.made = false
+	if errors.Is(err, compress.ErrNotFinite) {
+		return &RefusedError{wire.NonFinite, fmt.Sprintf("table %q: gradient and residual: %v", k.spec.Name, err)}
+	}
+	return fmt.Errorf("table %q: %w", k.spec.Name, err)
+}

@@ -1,0 +1,80 @@
+package worker
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"hcclps/compress"
+	"hcclps/ps/update"
+)
+
+// Compression says how gradients travel, table by table, by the name of a codec that compress.Parse understands: none, fp16, bf16, int8, onebit, twobit[:T],
+// topk[:SHARE] or randomk[:SHARE]; or auto, which chooses by what is measured. What a code does not hold is added to the table's next gradient.
+type Compression struct {
+	All    string            // of tables that are not named; "": none
+	Tables map[string]string // by a table's name
+}
+
+// ParseCompression reads "CODEC", "TABLE=CODEC,..." or both: "onebit,user=fp16". off is none.
+func ParseCompression(s string) (Compression, error) {
+	var c Compression
+	for part := range strings.SplitSeq(s, ",") {
+		if part == "" {
+			continue
+		}
+		table, name, named := strings.Cut(part, "=")
+		if !named {
+			if c.All != "" {
+				return c, fmt.Errorf("compression %q: a codec for all tables is there twice", s)
+			}
+			c.All = part
+			continue
+		}
+		if _, twice := c.Tables[table]; twice || table == "" {
+			return c, fmt.Errorf("compression %q: want each table by its name, once", s)
+		}
+		if c.Tables == nil {
+			c.Tables = map[string]string{}
+		}
+		c.Tables[table] = name
+	}
+	return c, c.validate()
+}
+
+func (c Compression) validate() error {
+	_, err := codecName(c.All)
+	errs := []error{err}
+	for _, table := range slices.Sorted(maps.Keys(c.Tables)) {
+		if _, err := codecName(c.Tables[table]); err != nil {
+			errs = append(errs, fmt.Errorf("table %q: %w", table, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// of is the codec of a table, as its description has it; own is what the model says.
+func (c Compression) of(table, own string) (string, error) {
+	return codecName(cmp.Or(own, c.Tables[table], c.All))
+}
+
+// names says whether it says something of a table.
+func (c Compression) names(table string) bool { return c.All != "" || c.Tables[table] != "" }
+
+// codecName is the name of a codec as tables have it: nothing for none, and parameters in one form.
+func codecName(s string) (string, error) {
+	switch s {
+	case "", "off", "none":
+		return "", nil
+	case update.Auto:
+		return s, nil
+	}
+	c, err := compress.Parse(s)
+	if err != nil {
+		return "", err
+	}
+	return c.String(), nil
+}
