@@ -51,12 +51,15 @@ func (f *Feedback) check(g []float32) error {
 	if len(g) != len(f.rest) {
 		return fmt.Errorf("encode with residual: %d elements, the residual has %d: %w", len(g), len(f.rest), ErrMismatch)
 	}
-	kind := KindOf(f.codec)
-	top := kind.most() / 2
-	if top == 0 {
-		top = limit // no NaN may get into the residual
+	return check(KindOf(f.codec), g, Limit(f.codec))
+}
+
+// Limit is the largest magnitude of what is encoded with a residual.
+func Limit(c Codec) float32 {
+	if top := KindOf(c).most(); top > 0 {
+		return top / 2
 	}
-	return check(kind, g, top)
+	return limit // no NaN may get into the residual
 }
 
 // part encodes elements of g from an offset on, where blocks of the codec begin, by pieces that stay in the cache.

@@ -44,12 +44,7 @@ func (f *RowFeedback) AppendFrame(dst []byte, keys []uint64, rows []float32, see
 	if len(rows) != len(keys)*f.dim {
 		return dst, fmt.Errorf("encode rows: %d keys and %d elements, want %d a row: %w", len(keys), len(rows), f.dim, ErrMismatch)
 	}
-	kind := KindOf(f.codec)
-	top := kind.most() / 2
-	if top == 0 {
-		top = limit
-	}
-	if err := check(kind, rows, top); err != nil {
+	if err := check(KindOf(f.codec), rows, Limit(f.codec)); err != nil {
 		return dst, err
 	}
 	f.sum = append(f.sum[:0], rows...)

@@ -54,7 +54,6 @@ type Config struct {
 	Deadline    time.Duration         // of one push, pull or session call; 60 s
 	Trace       *trace.Recorder       // what this client does is recorded there; nil: a recorder of its own, that is off until Profiler starts it
 	Compress    Compression           // how gradients travel; a table's description may say otherwise
-	Checkpoints Checkpoints           // of AllReduce
 	Flights     string                // of AllReduce and Hybrid: the folder for the last operations of this worker when they fail; "": they are not written
 	Logger      *slog.Logger          // nil: discard
 }
@@ -146,9 +145,9 @@ type Client struct {
 	counters    counters
 	prof        *profile
 
-	stop context.CancelCauseFunc
-	done sync.WaitGroup
-	coders      *coders // of gradients that travel compressed
+	stop   context.CancelCauseFunc
+	done   sync.WaitGroup
+	coders *coders // of gradients that travel compressed
 }
 
 // Connect reaches the servers, opens the worker's session (fencing off an

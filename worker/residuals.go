@@ -28,11 +28,7 @@ const (
 	crcLen         = 4
 )
 
-var (
-	castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-	errResiduals = errors.New("not the residuals of a worker")
-)
+var errResiduals = errors.New("not the residuals of a worker")
 
 // kept is the residual of a table.
 type kept struct {
