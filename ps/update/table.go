@@ -36,8 +36,14 @@ type Table struct {
 	Spec wire.Table
 	Opt  optim.State
 	Rows *table.Table `json:"-"`
+	// Seen is what the admission of keys remembers of those without a row, as rows; nil: nothing. Who keeps Rows keeps Seen too.
+	Seen *table.Table `json:"-"`
+	Kept Kept         `json:"kept,omitzero"`
 
-	rule optim.Rule
+	rule  optim.Rule
+	gate  gate     // nil: every key is admitted
+	evict *evictor // nil: no row is evicted
+	work  scratch
 }
 
 // New makes an empty table from its description, or says what is wrong with that.
@@ -59,6 +65,9 @@ func New(spec wire.Table, cfg Config) (*Table, error) {
 	if err := spec.Schedule.Validate(); err != nil {
 		return nil, fmt.Errorf("table %q: %w", spec.Name, err)
 	}
+	if err := checkKeeping(&spec); err != nil {
+		return nil, fmt.Errorf("table %q: %w", spec.Name, err)
+	}
 	rule, err := optim.New(optim.Config{Name: spec.Optimizer, Params: spec.Params})
 	if err != nil {
 		return nil, fmt.Errorf("table %q: %w", spec.Name, err)
@@ -75,7 +84,40 @@ func New(spec wire.Table, cfg Config) (*Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("table %q: %w", spec.Name, err)
 	}
-	return &Table{Spec: spec, rule: rule, Rows: rows}, nil
+	t := &Table{Spec: spec, rule: rule, Rows: rows, evict: newEvictor(&spec, rows.Spec().Stride())}
+	if t.gate, t.Seen, err = newGate(&spec, cfg); err != nil {
+		return nil, fmt.Errorf("table %q: %w", spec.Name, err)
+	}
+	return t, nil
+}
+
+// checkKeeping says what is wrong with the rules of admission and eviction.
+func checkKeeping(spec *wire.Table) error {
+	if spec.Shape != nil && (spec.Admit != (wire.Admit{}) || spec.Evict != (wire.Evict{})) {
+		return errors.New("a dense tensor has all its rows: admission and eviction are for embeddings")
+	}
+	return errors.Join(spec.Admit.Validate(), spec.Evict.Validate())
+}
+
+// Close frees the memory of rows.
+func (t *Table) Close() error {
+	err := t.Rows.Close()
+	if t.Seen != nil {
+		err = errors.Join(err, t.Seen.Close())
+	}
+	return err
+}
+
+// Restore gives a table without rows what another knew beside them.
+func (t *Table) Restore(opt optim.State, kept Kept) error {
+	if err := kept.check(); err != nil {
+		return fmt.Errorf("table %q: %w", t.Spec.Name, err)
+	}
+	if len(kept.Marks) == 0 {
+		kept.Marks = nil
+	}
+	t.Opt, t.Kept = opt, kept
+	return nil
 }
 
 // initOf reads the parameters of an initializer: constant: value; uniform: low,
@@ -145,8 +187,17 @@ func (t *Table) Advance() { t.rule.Advance(&t.Opt) }
 // Step is the update of this step; rate multiplies the learning rate.
 func (t *Table) Step(rate float32) table.Updater { return t.rule.Step(&t.Opt, rate) }
 
-// Apply updates the rows of a gradient that Takes has let pass; u is that of Step.
+// Apply updates the rows of a gradient that Takes has let pass; u is that of Step. Keys that the table does not admit are left out.
 func (t *Table) Apply(s wire.Section, stamp table.Stamp, u table.Updater) error {
+	stamp.Halving = uint32(t.Spec.Evict.HalfLife)
+	if t.gate != nil {
+		if t.work.missing = t.Rows.Missing(s.Keys, t.work.missing[:0]); len(t.work.missing) > 0 {
+			var err error
+			if s, err = t.admitted(s, stamp, t.work.missing); err != nil {
+				return err
+			}
+		}
+	}
 	if err := t.Rows.Apply(s.Keys, s.Values, stamp, u); err != nil {
 		return fmt.Errorf("update table %q: %w", t.Spec.Name, err)
 	}
