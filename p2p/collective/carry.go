@@ -13,14 +13,15 @@ type vector struct {
 
 // allReduce leaves the reduction of every src in dst, which may be src.
 func allReduce(t team, a Algorithm, v vector, src, dst []byte) error {
+	if a == SHM && t.size() > 1 {
+		return sharedAllReduce(t, v, src, dst)
+	}
 	parts := even(len(src)/v.width, v.width, t.size())
 	switch {
 	case t.size() == 1:
 		place(dst, src)
 		v.finish(dst, v.over)
 		return nil
-	case a == SHM:
-		return sharedAllReduce(t, v, src, dst)
 	case a == Tree:
 		if err := reduceTo(t, Tree, v, src, dst, 0); err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"hcclps/p2p"
 )
@@ -37,7 +38,11 @@ type Group struct {
 	driver  driver
 
 	subs     map[string]int   // how many there were, by name
-	reducers map[kind]reducer // used by who carries an operation out
+	reducers map[kind]reducer // used by who carries an operation out, like
+	latest   struct {         // the one used last
+		kind kind
+		reducer
+	}
 }
 
 // kind is what a reducer is for.
@@ -57,7 +62,7 @@ func New(cfg Config) (*Group, error) {
 		return nil, fmt.Errorf("make group of %d ranks: %w", size, err)
 	}
 	g := &Group{cfg: cfg, group: digest(cfg.Ranks), wake: make(chan struct{}, 1), reducers: make(map[kind]reducer), tracks: newTracks(cfg.Trace)}
-	g.plan = g.planOf(0)
+	g.plan, g.records.epoch = g.planOf(0), time.Now()
 	g.choose = chooser{
 		pinned: cfg.Algorithms, inside: cfg.Inside, across: cfg.Across,
 		levels: newLevels(cfg.Hosts), ranks: size, ordered: cfg.RankOrder,
@@ -93,13 +98,20 @@ func (g *Group) planOf(tag uint32) uint32 {
 // reducer is that for a type and a reduction, kept for the next time.
 func (g *Group) reducer(t p2p.DType, r Reduction) reducer {
 	k := kind{t, r}
+	if g.latest.kind == k {
+		return g.latest.reducer
+	}
 	red, ok := g.reducers[k]
 	if !ok {
 		red = newReducer(t, r)
 		g.reducers[k] = red
 	}
+	g.latest.kind, g.latest.reducer = k, red
 	return red
 }
+
+// now is the time since the recorder's epoch.
+func (g *Group) now() time.Duration { return time.Since(g.records.epoch) }
 
 // Rank is this side's number in the group.
 func (g *Group) Rank() int { return g.cfg.Comm.Rank() }

@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"cmp"
 	"fmt"
 
 	"hcclps/p2p"
@@ -163,8 +164,9 @@ func (g *Group) AlltoAll(send, recv p2p.Buffer, t p2p.DType) *Work {
 // other. No rank knows all counts, so the algorithm is Pairwise unless pinned.
 func (g *Group) AlltoAllV(send p2p.Buffer, sendCounts []int, recv p2p.Buffer, recvCounts []int, t p2p.DType) *Work {
 	a := g.check(AlltoAllV, t)
-	out, in := a.parts("send", send, sendCounts), a.parts("receive", recv, recvCounts)
-	if a.err == nil && sendCounts[g.Rank()] != recvCounts[g.Rank()] {
+	out, err := a.parts("send", send, sendCounts)
+	in, err2 := a.parts("receive", recv, recvCounts)
+	if a.err = cmp.Or(err, err2); a.err == nil && sendCounts[g.Rank()] != recvCounts[g.Rank()] {
 		a.err = fmt.Errorf("%d elements to send to this rank itself, %d to receive: %w", sendCounts[g.Rank()], recvCounts[g.Rank()], p2p.ErrLength)
 	}
 	if a.err != nil {
@@ -222,22 +224,22 @@ type arguments struct {
 	err  error // the first fault
 }
 
-func (g *Group) check(op Op, t p2p.DType) *arguments {
-	a := &arguments{g: g, call: Call{Op: op, DType: t, Root: NoRoot}}
+func (g *Group) check(op Op, t p2p.DType) arguments {
+	a := arguments{g: g, call: Call{Op: op, DType: t, Root: NoRoot}}
 	if t.Size() == 0 {
 		a.err = fmt.Errorf("element type %v is unknown", t)
 	}
 	return a
 }
 
-func (a *arguments) reduction(r Reduction) *arguments {
+func (a arguments) reduction(r Reduction) arguments {
 	if a.call.Reduction = r; a.err == nil && (r < Sum || r > Avg) {
 		a.err = fmt.Errorf("%v is unknown", r)
 	}
 	return a
 }
 
-func (a *arguments) root(root int) *arguments {
+func (a arguments) root(root int) arguments {
 	if a.call.Root = root; a.err == nil && (root < 0 || root >= a.g.Size()) {
 		a.err = fmt.Errorf("root %d of %d ranks: %w", root, a.g.Size(), p2p.ErrRank)
 	}
@@ -245,7 +247,7 @@ func (a *arguments) root(root int) *arguments {
 }
 
 // buffers checks lengths: both are some parts of one length, which is the count.
-func (a *arguments) buffers(send p2p.Buffer, sendParts int, recv p2p.Buffer, recvParts int) *arguments {
+func (a arguments) buffers(send p2p.Buffer, sendParts int, recv p2p.Buffer, recvParts int) arguments {
 	if a.err != nil {
 		return a
 	}
@@ -263,28 +265,25 @@ func (a *arguments) buffers(send p2p.Buffer, sendParts int, recv p2p.Buffer, rec
 }
 
 // parts checks the counts of one side of AlltoAllV and cuts its buffer.
-func (a *arguments) parts(what string, b p2p.Buffer, counts []int) cut {
+func (a arguments) parts(what string, b p2p.Buffer, counts []int) (cut, error) {
 	if a.err != nil {
-		return nil
+		return nil, a.err
 	}
 	if b.IsDevice() {
-		a.err = errDevice
-		return nil
+		return nil, errDevice
 	}
 	if len(counts) != a.g.Size() {
-		a.err = fmt.Errorf("%d counts to %s, of %d ranks: %w", len(counts), what, a.g.Size(), p2p.ErrLength)
-		return nil
+		return nil, fmt.Errorf("%d counts to %s, of %d ranks: %w", len(counts), what, a.g.Size(), p2p.ErrLength)
 	}
 	c := make(cut, len(counts)+1)
 	for i, n := range counts {
 		if n < 0 || n > (b.Len()-c[i])/a.call.DType.Size() {
-			a.err = fmt.Errorf("%d elements of rank %d to %s do not fit %d bytes: %w", n, i, what, b.Len(), p2p.ErrLength)
-			return nil
+			return nil, fmt.Errorf("%d elements of rank %d to %s do not fit %d bytes: %w", n, i, what, b.Len(), p2p.ErrLength)
 		}
 		c[i+1] = c[i] + n*a.call.DType.Size()
 	}
 	if c[len(counts)] != b.Len() {
-		a.err = fmt.Errorf("%d bytes to %s, the counts are of %d: %w", b.Len(), what, c[len(counts)], p2p.ErrLength)
+		return nil, fmt.Errorf("%d bytes to %s, the counts are of %d: %w", b.Len(), what, c[len(counts)], p2p.ErrLength)
 	}
-	return c
+	return c, nil
 }

@@ -17,32 +17,50 @@ type Record struct {
 // recorded is how many operations are kept.
 const recorded = 256
 
-// recorder keeps the last operations that have begun. Its owner locks it.
-type recorder struct {
-	ring [recorded]Record
-	n    int // begun so far
+// entry is a Record with times since the recorder's epoch, which take half as long to tell.
+type entry struct {
+	call                   Call
+	bytes                  int
+	posted, started, ended time.Duration // ended 0: under way
+	err                    error
 }
 
-func (r *recorder) begin(w *Work, started time.Time) {
+// recorder keeps the last operations that have begun. Its owner locks it.
+type recorder struct {
+	epoch time.Time
+	ring  [recorded]entry
+	n     int // begun so far
+}
+
+func (r *recorder) begin(w *Work, started time.Duration) {
 	w.slot = r.n
-	r.ring[r.n%recorded] = Record{Call: w.call, Bytes: w.bytes, Posted: w.posted, Started: started}
+	r.ring[r.n%recorded] = entry{call: w.call, bytes: w.bytes, posted: w.posted, started: started}
 	r.n++
 }
 
-// end notes the end of an operation, and returns its record, nil if it never began.
-func (r *recorder) end(w *Work, err error) *Record {
-	rec := &r.ring[w.slot%recorded]
-	if rec.Call != w.call || rec.Started.IsZero() {
+// end notes the end of an operation, and returns its entry, nil if it never began.
+func (r *recorder) end(w *Work, now time.Duration, err error) *entry {
+	e := &r.ring[w.slot%recorded]
+	if e.call.Seq != w.call.Seq || e.call.Seq == 0 {
 		return nil
 	}
-	rec.Ended, rec.Err = time.Now(), err
+	e.ended, e.err = max(now, 1), err
+	return e
+}
+
+// record is what an entry says.
+func (r *recorder) record(e *entry) Record {
+	rec := Record{Call: e.call, Bytes: e.bytes, Posted: r.epoch.Add(e.posted), Started: r.epoch.Add(e.started), Err: e.err}
+	if e.ended != 0 {
+		rec.Ended = r.epoch.Add(e.ended)
+	}
 	return rec
 }
 
 func (r *recorder) list() []Record {
 	var all []Record
 	for i := max(0, r.n-recorded); i < r.n; i++ {
-		all = append(all, r.ring[i%recorded])
+		all = append(all, r.record(&r.ring[i%recorded]))
 	}
 	return all
 }

@@ -116,7 +116,7 @@ func (g *Group) take() *Work {
 	w := g.queue[0]
 	started := w.posted
 	if !w.first {
-		started = time.Now()
+		started = g.now()
 	}
 	if g.queue = g.queue[1:]; len(g.queue) == 0 {
 		g.queue = g.first[:0]
@@ -147,8 +147,8 @@ func (g *Group) carry(w *Work) error {
 // finish ends an operation that has succeeded or failed.
 func (g *Group) finish(w *Work, err error) {
 	g.mu.Lock()
-	if r := g.records.end(w, err); r != nil {
-		g.tracks.record(r, g.Rank(), g.Size())
+	if e := g.records.end(w, g.now(), err); e != nil && g.tracks.run != nil {
+		g.tracks.record(g.records.record(e), g.Rank(), g.Size())
 	}
 	wake := false
 	if g.current == w {

@@ -19,7 +19,7 @@ func newTracks(rec *trace.Recorder) tracks {
 }
 
 // record makes spans of an operation that has ended. rank is this side's number in the group.
-func (t *tracks) record(r *Record, rank, size int) {
+func (t *tracks) record(r Record, rank, size int) {
 	s := t.run.BeginAt(r.Call.Op.String(), r.Started)
 	if !s.Active() {
 		return

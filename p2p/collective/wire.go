@@ -51,7 +51,7 @@ func (g *Group) allReduceAs(send, recv p2p.Buffer, wire p2p.DType, r Reduction, 
 var errWire = errors.New("only float32 travels as float16 or bfloat16")
 
 // wire checks what float32 elements travel as.
-func (a *arguments) wire(t p2p.DType) *arguments {
+func (a arguments) wire(t p2p.DType) arguments {
 	if a.call.Wire = t; a.err == nil && (a.call.DType != p2p.Float32 || t != p2p.Float16 && t != p2p.BFloat16) {
 		a.err = fmt.Errorf("send %v as %v: %w", a.call.DType, t, errWire)
 	}

@@ -16,9 +16,10 @@ import (
 type Work struct {
 	call   Call
 	bytes  int
-	posted time.Time
-	run    func(t team) error
-	driver *Group // whoever waits may carry it out
+	posted time.Duration
+	group  *Group
+	do     func(t team, v vector) error
+	driven bool // whoever waits may carry it out
 	waits  *trace.Track
 	after  func(err error) // called before it has ended
 	first  bool            // nothing was before it when it was posted
@@ -70,8 +71,8 @@ func (w *Work) Call() Call { return w.call }
 
 // Done is closed when the operation has ended, well or not.
 func (w *Work) Done() <-chan struct{} {
-	if w.driver != nil {
-		w.driver.hasten()
+	if w.driven {
+		w.group.hasten()
 	}
 	return w.channel()
 }
@@ -83,8 +84,8 @@ func (w *Work) Wait(ctx context.Context) error {
 	}
 	span := w.waits.Begin("wait")
 	defer span.End()
-	if w.driver != nil && ctx.Err() == nil {
-		if w.driver.drive(w); w.ended() {
+	if w.driven && ctx.Err() == nil {
+		if w.group.drive(w); w.ended() {
 			return w.err
 		}
 	}
@@ -94,6 +95,16 @@ func (w *Work) Wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("wait for %v: %w", w.call, context.Cause(ctx))
 	}
+}
+
+// run carries the operation out, or goes on with it.
+func (w *Work) run(t team) error {
+	g, c := w.group, &w.call
+	v := vector{width: max(1, c.DType.Size()), piece: g.cfg.Piece, ordered: g.cfg.RankOrder, over: t.size()}
+	if c.Op.reduces() {
+		v.reducer = g.reducer(c.DType, c.Reduction)
+	}
+	return w.do(t, v)
 }
 
 // refused is an operation that was never posted.
@@ -116,16 +127,9 @@ func (g *Group) postTagged(c Call, bytes int, tag uint32, run func(t team, v vec
 	if c.Plan = g.plan; tag != 0 {
 		c.Plan = g.planOf(tag)
 	}
-	w := &Work{bytes: bytes, posted: time.Now(), after: after, waits: g.tracks.waits}
+	w := &Work{bytes: bytes, posted: g.now(), group: g, do: run, after: after, waits: g.tracks.waits}
 	if c.Algorithm == (Choice{Level1: SHM}) && g.all.shared != nil {
-		w.driver = g
-	}
-	w.run = func(t team) error {
-		v := vector{width: max(1, c.DType.Size()), piece: g.cfg.Piece, ordered: g.cfg.RankOrder, over: g.Size()}
-		if c.Op.reduces() {
-			v.reducer = g.reducer(c.DType, c.Reduction)
-		}
-		return run(t, v)
+		w.driven = true
 	}
 
 	g.mu.Lock()
@@ -146,7 +150,7 @@ func (g *Group) postTagged(c Call, bytes int, tag uint32, run func(t team, v vec
 	w.call = c
 	w.first = g.current == nil && len(g.queue) == 0
 	g.queue = append(g.queue, w)
-	if w.driver == nil || after != nil || len(g.queue) > 1 {
+	if !w.driven || after != nil || len(g.queue) > 1 {
 		g.driver.cool()
 	}
 	hot := g.driver.hot()
