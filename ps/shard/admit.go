@@ -73,6 +73,8 @@ func (a *admission) block(p pushRef) {
 		a.wait = need{what: "step 0 waits for workers:", n: uint64(j.Params.World)}
 	case j.Held != nil && j.Held.T <= p.step:
 		a.wait = need{what: "a plan is not in force yet:", n: j.Held.ID}
+	case j.stopsAt(w, p.step):
+		a.wait = need{what: "its state is being captured for checkpoint", n: j.Cut.ID}
 	case j.Params.Sync == wire.BSP && p.step > j.Clock:
 		a.wait = need{what: "the clock is", n: j.Clock}
 	case j.Params.Sync == wire.BSP && j.Parts != 0 && !w.InStep && p.step == j.Clock:
@@ -129,10 +131,14 @@ func (s *State) isDuplicate(j *job, w *worker, p pushRef) bool {
 
 // answer is an answer to w.
 func (w *worker) answer(j *job, st wire.Status, detail string) wire.Answer {
-	return wire.Answer{Status: st, Detail: detail, Clock: j.Clock, Done: w.Done}
+	a := wire.Answer{Status: st, Detail: detail, Clock: j.Clock, Done: w.Done}
+	a.Checkpoint, a.Cut = j.cutOf(w)
+	return a
 }
 
 // stored is the answer to a part that was applied before.
 func (w *worker) stored(j *job) wire.Answer {
-	return wire.Answer{Status: wire.OK, Duplicate: true, Term: w.Term, Index: w.Index, Clock: j.Clock, Done: w.Done}
+	a := w.answer(j, wire.OK, "")
+	a.Duplicate, a.Term, a.Index = true, w.Term, w.Index
+	return a
 }

@@ -132,6 +132,11 @@ func (s *State) dispatch(p *prepared) ([]wire.Answer, error) {
 	case *wire.Put:
 		a, err := s.put(m, p)
 		return []wire.Answer{a}, err
+	case *wire.Checkpoint:
+		return []wire.Answer{s.goOn(m)}, nil
+	case *wire.Restore:
+		a, err := s.restore(m)
+		return []wire.Answer{a}, err
 	}
 	if p.entry.Check != nil {
 		return nil, s.check(*p.entry.Check)

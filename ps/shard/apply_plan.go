@@ -22,7 +22,7 @@ func (s *State) hold(m *wire.Hold) wire.Answer {
 		return j.answer(wire.OK, "") // it came late; how it ended is known
 	case j.Held != nil && p.ID < j.Held.ID:
 		return say(wire.Refused, "plan %d is held", j.Held.ID)
-	case p.T <= j.Clock && !j.untouched():
+	case p.T <= j.Clock && !j.untouched() && !j.anyStep(&p):
 		return say(wire.Late, "the clock is %d", j.Clock)
 	}
 	if why := s.badPlan(j, &p); why != "" {
@@ -39,6 +39,9 @@ func (j *job) held() wire.Answer {
 	a := j.answer(wire.OK, "")
 	if w := j.byName[j.Held.Worker]; j.Held.Kind == wire.PlanExpel && w != nil {
 		a.Done, a.Cursor = w.Done, w.Cursor
+	}
+	if j.anyStep(j.Held) {
+		a.Cursor = wire.AppendCuts(nil, j.positions())
 	}
 	return a
 }
@@ -74,6 +77,10 @@ func (s *State) badPlan(j *job, p *wire.Plan) string {
 			return "it expels nobody"
 		}
 	case wire.PlanStop:
+	case wire.PlanCheckpoint:
+		if j.Params.World == 0 || p.Checkpoint == 0 {
+			return "no worker has opened the job, or the checkpoint has no number"
+		}
 	}
 	if p.ID == 0 {
 		return "ids begin at 1"
@@ -100,6 +107,7 @@ func (s *State) release(m *wire.Release) (wire.Answer, error) {
 	p := j.Held
 	j.Held, j.Last = nil, planEnd{ID: p.ID, T: p.T, Drop: m.Drop}
 	if !m.Drop {
+		p.Cuts = m.Cuts
 		if err := s.enforce(j, p); err != nil {
 			return wire.Answer{}, err
 		}
@@ -127,6 +135,8 @@ func (s *State) enforce(j *job, p *wire.Plan) error {
 		j.Rates = append(j.Rates, rateFrom{From: p.T, Rate: p.Rate})
 	case wire.PlanStop:
 		j.Stop = min(j.Stop, p.T)
+	case wire.PlanCheckpoint:
+		j.Cut = &cut{ID: p.Checkpoint, Base: p.Base, T: p.T, Workers: p.Cuts}
 	}
 	return nil
 }

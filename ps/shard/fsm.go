@@ -47,6 +47,9 @@ func (g *Group) apply(ctx context.Context, p *prepared, index, term uint64) any 
 	g.mu.Lock()
 	g.views.settle()
 	answers, err := g.state.apply(p, index, term)
+	if err == nil {
+		g.cut()
+	}
 	g.mu.Unlock()
 	if err != nil {
 		g.broken = err
@@ -102,7 +105,15 @@ func (m machine) Snapshot() (raft.FSMSnapshot, error) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.state.capture(g.mu.RLocker(), &g.last)
+	if id := g.saving.holds(); id != 0 {
+		return nil, fmt.Errorf("snapshot group %d: it waits until checkpoint %d is written", g.cfg.Group, id)
+	}
+	c, err := g.state.capture(g.mu.RLocker(), &g.last)
+	if err != nil {
+		return nil, err
+	}
+	g.shot = c
+	return c, nil
 }
 
 // Restore implements raft.FSM.
@@ -116,6 +127,7 @@ func (m machine) Restore(r io.ReadCloser) error {
 	g.views.settle()
 	old := g.state
 	g.state = s
+	g.saving.forget()
 	err = old.Close()
 	g.mu.Unlock()
 	if err != nil {

@@ -35,6 +35,8 @@ type Config struct {
 	Bootstrap  []string             // server ids, only on the preferred leader at formation
 	Budget     *Budget              // bytes admitted and not yet applied, shared by the groups of a server; nil: one of its own
 	CopyBudget *table.Budget        // copies for snapshots, shared by the tables of a server; nil: one of its own
+	Folder     Folder               // where checkpoints are written; nil: nowhere
+	Rate       int64                // bytes a second of a checkpoint; 0: no bound
 	Refuse     func() string        // why no push can be taken now, "" = it can; nil: never
 	Heartbeat  time.Duration        // default 300 ms
 	Logger     *slog.Logger         // nil = discard
@@ -111,11 +113,13 @@ type Group struct {
 	dups     counters
 	last     lastSnapshot
 	tracks   tracks
+	saving   *saving
 
 	mu      sync.RWMutex
 	state   *State        // replaced by restores
 	changed chan struct{} // closed, and another made, after each batch of entries
 	ended   bool          // Run has ended: the tables are gone
+	shot    *capture      // the newest snapshot's
 
 	broken error // of the goroutine that applies: why nothing more is applied
 }
@@ -134,8 +138,8 @@ func New(cfg Config) (*Group, error) {
 	g := &Group{
 		cfg: cfg, scratch: cfg.Log == nil, maxEntry: maxPart,
 		inbox: newInbox(cfg.Budget), memory: cfg.Budget.memory, fresh: newBarriers(), changed: make(chan struct{}),
-		tracks: newTracks(cfg.Trace, cfg.Group),
-		state:  NewState(StateConfig{HashSeed: cfg.Layout().HashSeed, CopyBudget: cfg.CopyBudget, Alone: cfg.Log == nil, Bugs: cfg.Bugs}),
+		tracks: newTracks(cfg.Trace, cfg.Group), saving: newSaving(),
+		state: NewState(StateConfig{HashSeed: cfg.Layout().HashSeed, CopyBudget: cfg.CopyBudget, Alone: cfg.Log == nil, Bugs: cfg.Bugs}),
 	}
 	if g.scratch {
 		g.log = newScratch(g)
@@ -164,6 +168,7 @@ func (g *Group) Run(ctx context.Context) error {
 	defer cancel()
 	var wg sync.WaitGroup
 	wg.Go(func() { g.fresh.run(ctx, g.log) })
+	wg.Go(func() { g.save(ctx) })
 	err := g.log.Run(ctx)
 	cancel()
 	wg.Wait()

@@ -23,6 +23,7 @@ type capture struct {
 
 type captured struct {
 	slot  uint32
+	id    uint32 // in the checkpoint
 	pages *table.Capture
 }
 

@@ -45,6 +45,7 @@ func (f *flight) want() int {
 // raftgroup calls it when everything earlier leaders committed is applied.
 func (g *Group) lead(ctx context.Context, _ uint64) {
 	g.inbox.begin()
+	g.takeOver()
 	air := make(chan flight, flights)
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -56,6 +57,7 @@ func (g *Group) lead(ctx context.Context, _ uint64) {
 	close(air)
 	wg.Wait()
 	g.inbox.end(g.elsewhere())
+	g.saving.lead(false)
 	g.wake() // pulls that only a leader answers
 }
 
@@ -217,6 +219,9 @@ func (p *proposer) send(f flight, next proposal) {
 	next.size = 64
 	if m, ok := next.entry.Message.(*wire.Put); ok {
 		next.size += entryHead + len(m.Rows)
+	}
+	if m, ok := next.entry.Message.(*wire.Restore); ok {
+		next.size += entryHead + len(m.Data)
 	}
 	for i := range next.entry.Steps {
 		next.size += itemSize(&next.entry.Steps[i])

@@ -85,3 +85,31 @@ func (g *Group) rule(ctx context.Context, m *wire.Rule) (wire.Answer, []byte) {
 	}
 	return j.answer(wire.OK, ""), wire.AppendRule(nil, wire.RuleState(t.Opt))
 }
+
+// bring takes a piece of a restored job through the log.
+func (g *Group) bring(ctx context.Context, m *wire.Restore, bodyLen int, r Request) wire.Answer {
+	if !g.IsLeader() {
+		return g.elsewhere()
+	}
+	if why := g.refuses(); why != "" {
+		return wire.Answer{Status: wire.Busy, After: refusedAfter, Detail: why}
+	}
+	if bodyLen+entryHead > g.maxEntry {
+		return wire.Answer{Status: wire.Refused, Detail: fmt.Sprintf("restore job %q: a piece of %d bytes, at most %d fit in the log: raise --log-budget", m.Job, bodyLen, g.maxEntry-entryHead)}
+	}
+	logged := *m
+	var err error
+	if logged.Data, err = r.Body(ctx); err != nil {
+		return wire.Answer{Status: wire.Busy, Detail: fmt.Sprintf("receive a piece of a job: %v", err)}
+	}
+	if m.Piece == wire.RestorePages {
+		pages, err := wire.DecodePages(logged.Data)
+		if err == nil {
+			err = g.strayPage(pages)
+		}
+		if err != nil {
+			return wire.Answer{Status: wire.Refused, Detail: fmt.Sprintf("restore job %q: %v", m.Job, err)}
+		}
+	}
+	return g.submit(ctx, &logged)
+}

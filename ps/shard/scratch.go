@@ -40,6 +40,7 @@ func (a applied) Response() any { return a.response }
 func (s *scratch) Run(ctx context.Context) (cause error) {
 	s.g.inbox.begin()
 	s.lead.Store(true)
+	s.g.saving.lead(true)
 	for done := false; !done; {
 		select {
 		case <-s.g.inbox.ready:
@@ -55,6 +56,7 @@ func (s *scratch) Run(ctx context.Context) (cause error) {
 	s.turn.Lock() // everything that was proposed is answered
 	defer s.turn.Unlock()
 	s.g.inbox.end(s.g.elsewhere())
+	s.g.saving.lead(false)
 	s.lead.Store(false)
 	s.g.wake() // pulls that only a leader answers
 	return cause

@@ -39,6 +39,11 @@ func (g *Group) Serve(ctx context.Context, m wire.Message, bodyLen int, r Reques
 		g.reply(r, a, body)
 	case *wire.Put:
 		g.reply(r, g.put(ctx, m, bodyLen, r))
+	case *wire.Checkpoint:
+		a, body := g.checkpoint(ctx, m)
+		g.reply(r, a, body)
+	case *wire.Restore:
+		g.reply(r, g.bring(ctx, m, bodyLen, r))
 	case *wire.Fence, *wire.Finish, *wire.Hold, *wire.Release:
 		g.reply(r, g.submit(ctx, m))
 	default:

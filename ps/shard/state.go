@@ -70,7 +70,12 @@ type job struct {
 	Applied uint64         // (worker, step) applied
 	Loading uint64         `json:",omitzero"` // the load (wire.Put) that has begun here
 	Loaded  bool           `json:",omitzero"` // it is complete
-	byName  map[string]*worker
+	// Restore is what the job came from a checkpoint by, Restored that all of it did.
+	Restore  uint64 `json:",omitzero"`
+	Restored bool   `json:",omitzero"`
+	Cut      *cut   `json:",omitzero"` // a checkpoint that waits for its capture
+	Writers  uint16 `json:",omitzero"` // added to the number of a writer in restored rows
+	byName   map[string]*worker
 }
 
 type rateFrom struct {

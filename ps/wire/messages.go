@@ -200,6 +200,20 @@ type Cut struct {
 	Step   uint64 `json:"step"`
 }
 
+// AppendCuts writes cuts as an answer to a Hold has them, in Cursor.
+func AppendCuts(dst []byte, v []Cut) []byte {
+	c := coder{buf: dst}
+	cuts(&c, &v)
+	return c.buf
+}
+
+// DecodeCuts reads them.
+func DecodeCuts(b []byte) (v []Cut, err error) {
+	c := coder{buf: b, read: true}
+	cuts(&c, &v)
+	return v, c.end()
+}
+
 func cuts(c *coder, v *[]Cut) {
 	list(c, v, 12, func(w *Cut) {
 		c.str(&w.Worker)

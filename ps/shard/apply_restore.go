@@ -1,0 +1,150 @@
+package shard
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"hcclps/ps/layout"
+	"hcclps/ps/table"
+	"hcclps/ps/wire"
+)
+
+// restore takes a piece of a job as a checkpoint has it. The error is a fault of
+// this replica.
+func (s *State) restore(m *wire.Restore) (wire.Answer, error) {
+	j := s.jobs[m.Job]
+	no := func(format string, args ...any) (wire.Answer, error) {
+		return wire.Answer{Status: wire.Refused, Detail: clean(fmt.Sprintf("restore job %q: ", m.Job) + fmt.Sprintf(format, args...))}, nil
+	}
+	switch {
+	case m.Load == 0 || !wire.ValidName(m.Job):
+		return no("a restore needs a number and a job's name")
+	case j != nil && j.Restore == m.Load && (j.Restored || m.Piece == wire.RestoreHead):
+		a := j.answer(wire.OK, "")
+		a.Duplicate = true
+		return a, nil
+	case j != nil && j.Restore != m.Load:
+		return no("it is here already, at step %d: restore into a cluster that does not know it, or under another name", j.Clock)
+	case j == nil && m.Piece != wire.RestoreHead:
+		return no("its rows came before its state")
+	}
+	s.digest.word(m.Load)
+	s.digest.bytes(m.Data)
+	switch m.Piece {
+	case wire.RestoreHead:
+		why, err := s.restoreHead(m)
+		if why != "" || err != nil {
+			a, _ := no("%s", why)
+			return a, err
+		}
+		j = s.jobs[m.Job]
+	case wire.RestorePages:
+		if why := j.restorePages(m); why != "" {
+			return no("%s", why)
+		}
+	case wire.RestoreEnd:
+		j.Restored = true
+	}
+	return j.answer(wire.OK, ""), nil
+}
+
+// restoreHead makes the job and its tables, empty.
+func (s *State) restoreHead(m *wire.Restore) (why string, err error) {
+	h, err := decodeHead(m.Data)
+	if err != nil {
+		return err.Error(), nil
+	}
+	j := h.Job
+	if h.HashSeed != s.cfg.HashSeed || j.Name != m.Job {
+		return fmt.Sprintf("the state is of job %q with hash seed %d, the cluster's is %d", j.Name, h.HashSeed, s.cfg.HashSeed), nil
+	}
+	if len(s.writers)+len(h.Writers) > 1<<16-1 {
+		return fmt.Sprintf("%d writers of rows, and %d are known here already: 65535 can be told apart", len(h.Writers), len(s.writers)), nil
+	}
+	slots, from := s.slots, uint16(len(s.writers))
+	for _, t := range j.Tables {
+		if t != nil {
+			s.slots++
+			t.Slot = s.slots
+		}
+	}
+	s.writers = append(s.writers, h.Writers...)
+	for _, w := range j.Workers {
+		if w != nil && w.Writer != 0 {
+			w.Writer += from
+		}
+	}
+	if err := j.restore(s); err != nil {
+		s.slots, s.writers = slots, s.writers[:from]
+		for _, t := range j.Tables { // those that were made
+			err = errors.Join(err, t.Rows.Close())
+		}
+		return err.Error(), nil
+	}
+	j.Cut, j.Held, j.Last = nil, nil, planEnd{}
+	j.Restore, j.Restored, j.Writers = m.Load, false, from
+	s.jobs[j.Name] = j
+	return "", nil
+}
+
+// restorePages puts pages in their place.
+func (j *job) restorePages(m *wire.Restore) (why string) {
+	t := j.table(m.Table)
+	pages, err := wire.DecodePages(m.Data)
+	switch {
+	case err != nil:
+		return err.Error()
+	case t == nil:
+		return fmt.Sprintf("table %d does not exist", m.Table)
+	}
+	for _, p := range pages {
+		data := p.Data
+		if j.Writers != 0 {
+			data = renumbered(data, t.Rows.Spec().Stride(), func(n uint16) uint16 { return n + j.Writers })
+		}
+		if err := t.Rows.Load(table.PageID{Partition: p.Partition, Page: p.Page}, data); err != nil {
+			return fmt.Sprintf("table %q: %v", t.Spec.Name, err)
+		}
+	}
+	return ""
+}
+
+// writerAt is where a record has the number of its writer.
+const writerAt = 14
+
+// renumbered is a page whose rows have other numbers of writers.
+func renumbered(page []byte, stride int, number func(uint16) uint16) []byte {
+	out := append([]byte(nil), page...)
+	for at := 2 + writerAt; at+2 <= len(out); at += stride {
+		if n := binary.LittleEndian.Uint16(out[at:]); n != 0 {
+			binary.LittleEndian.PutUint16(out[at:], number(n))
+		}
+	}
+	return out
+}
+
+// Renumber gives the rows of a page of a checkpoint the numbers that their
+// writers have in a Merged: numbers is that of the shard it comes from. The page is changed in place.
+func Renumber(page []byte, stride int, numbers []uint16) {
+	for at := 2 + writerAt; at+2 <= len(page); at += stride {
+		n := binary.LittleEndian.Uint16(page[at:])
+		if int(n) < len(numbers) {
+			n = numbers[n]
+		} else {
+			n = 0
+		}
+		binary.LittleEndian.PutUint16(page[at:], n)
+	}
+}
+
+// strayPage finds a page of another shard, which apply cannot tell.
+func (g *Group) strayPage(pages []wire.Page) error {
+	shards := len(g.cfg.Layout().Shards)
+	for _, p := range pages {
+		if int(p.Partition) >= layout.Partitions || layout.GroupOf(int(layout.ShardOf(int(p.Partition), shards))) != g.cfg.Group {
+			return fmt.Errorf("a page of partition %d came to group %d", p.Partition, g.cfg.Group)
+		}
+	}
+	return nil
+}
