@@ -54,6 +54,7 @@ type Config struct {
 	Deadline    time.Duration         // of one push, pull or session call; 60 s
 	Trace       *trace.Recorder       // what this client does is recorded there; nil: a recorder of its own, that is off until Profiler starts it
 	Compress    Compression           // how gradients travel; a table's description may say otherwise
+	Checkpoints Checkpoints           // of AllReduce
 	Flights     string                // of AllReduce and Hybrid: the folder for the last operations of this worker when they fail; "": they are not written
 	Logger      *slog.Logger          // nil: discard
 }
@@ -117,14 +118,17 @@ func (cfg Config) Validate() error {
 	if p := cfg.Parts; p < 0 || p > wire.MaxParts || p&(p-1) != 0 {
 		errs = append(errs, fmt.Errorf("%d parts: want a power of two up to %d", p, wire.MaxParts))
 	}
+	if err := cfg.Checkpoints.validate(); err != nil {
+		errs = append(errs, err)
+	}
 	if err := cfg.Bulk.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	if err := cfg.Compress.validate(); err != nil {
 		errs = append(errs, err)
 	}
 	if cfg.Deadline < 0 {
 		errs = append(errs, fmt.Errorf("deadline %v", cfg.Deadline))
-	}
-	if err := cfg.Compress.validate(); err != nil {
-		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
@@ -144,10 +148,10 @@ type Client struct {
 	waits       waits
 	counters    counters
 	prof        *profile
+	coders      *coders // of gradients that travel compressed
 
-	stop   context.CancelCauseFunc
-	done   sync.WaitGroup
-	coders *coders // of gradients that travel compressed
+	stop context.CancelCauseFunc
+	done sync.WaitGroup
 }
 
 // Connect reaches the servers, opens the worker's session (fencing off an
@@ -171,10 +175,10 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	c := &Client{cfg: cfg, tables: map[string]*handle{}, prof: newProfile(cfg.Trace)}
+	c.coders = newCoders(cfg.Worker, cfg.Seed, c.Rank)
 	run, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	c.stop = stop
 	c.run(run, bulk.Run)
-	c.coders = newCoders(cfg.Worker, cfg.Seed, c.Rank)
 	if own {
 		c.run(run, cfg.Trace.Run)
 	}
@@ -229,6 +233,15 @@ func (c *Client) open(ctx, run context.Context, bulk *backend.Bulk) error {
 		}
 	}
 	c.resume(r)
+	if c.cfg.Mode != AllReduce || c.cfg.Checkpoints.Dir == "" {
+		return nil
+	}
+	c.local.residuals, c.local.putResiduals = c.residuals, c.restoreResiduals
+	c.local.saver = newSaver(c.cfg, func(part func(context.Context) error) { c.run(run, part) })
+	if err := c.local.take(ctx); err != nil {
+		return err
+	}
+	c.follow()
 	return nil
 }
 

@@ -82,7 +82,7 @@ func (h *hybrid) push(ctx context.Context, c *commit) (outcome, error) {
 	})
 	err := eg.Wait()
 	if err == nil {
-		err = h.dense.apply(round)
+		err = h.dense.apply(ctx, round)
 	}
 	if err != nil {
 		return outcome{}, err

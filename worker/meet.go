@@ -97,16 +97,17 @@ func (p *peers) standings(ctx context.Context, mine standing) ([]standing, error
 
 // shared is all that a worker needs beside rows. As JSON.
 type shared struct {
-	Clock    uint64       `json:"clock"`
-	Loaded   uint64       `json:"loaded"`
-	Applied  uint64       `json:"applied"`
-	Stop     uint64       `json:"stop"`
-	Rebuilds int          `json:"rebuilds"`
-	Cursor   []byte       `json:"cursor"`
-	Rates    []rateFrom   `json:"rates"`
-	Order    []uint32     `json:"order"`
-	LastID   uint32       `json:"last_id"`
-	Tables   []sharedRule `json:"tables"`
+	Clock    uint64          `json:"clock"`
+	Loaded   uint64          `json:"loaded"`
+	Applied  uint64          `json:"applied"`
+	Stop     uint64          `json:"stop"`
+	Rebuilds int             `json:"rebuilds"`
+	Cursor   []byte          `json:"cursor"`
+	Rates    []wire.RateFrom `json:"rates"`
+	Order    []uint32        `json:"order"`
+	LastID   uint32          `json:"last_id"`
+	Cuts     []uint64        `json:"cuts,omitempty"`
+	Tables   []sharedRule    `json:"tables"`
 }
 
 type sharedRule struct {
@@ -152,7 +153,7 @@ func (r *replica) share(ctx context.Context, source int, has bool) error {
 func (r *replica) shared() shared {
 	s := shared{
 		Clock: r.clock, Loaded: r.loaded, Applied: r.applied, Stop: r.stop, Rebuilds: r.rebuilds,
-		Cursor: r.cursor, Rates: r.rates, Order: r.order, LastID: r.lastID,
+		Cursor: r.cursor, Rates: r.rates, Order: r.order, LastID: r.lastID, Cuts: r.cuts,
 	}
 	for _, t := range r.tables {
 		s.Tables = append(s.Tables, sharedRule{t.Spec, t.Opt})
@@ -173,7 +174,7 @@ func (r *replica) become(s *shared) error {
 	}()
 	known := 0
 	for _, t := range s.Tables {
-		h, err := newHeld(t.Spec)
+		h, err := r.newHeld(t.Spec)
 		if err != nil {
 			return err
 		}
@@ -200,16 +201,30 @@ func (r *replica) become(s *shared) error {
 	taken = true
 	r.lastID = s.LastID
 	r.mu.Unlock()
+	if err := r.drop(old); err != nil {
+		return err
+	}
+	r.loaded, r.applied, r.stop, r.rebuilds, r.cursor, r.rates, r.order = s.Loaded, s.Applied, s.Stop, max(r.rebuilds, s.Rebuilds), s.Cursor, s.Rates, s.Order
+	r.cuts = s.Cuts
+	for _, t := range fresh {
+		r.adopt(t.Spec)
+	}
+	r.moveTo(s.Clock)
+	return nil
+}
+
+// drop closes tables that are in use no more, but perhaps for a checkpoint, which fails then.
+func (r *replica) drop(old []*held) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, t := range old {
 		if err := t.Rows.Close(); err != nil {
 			return err
 		}
 	}
-	r.loaded, r.applied, r.stop, r.rebuilds, r.cursor, r.rates, r.order = s.Loaded, s.Applied, s.Stop, max(r.rebuilds, s.Rebuilds), s.Cursor, s.Rates, s.Order
-	for _, t := range fresh {
-		r.adopt(t.Spec)
+	if r.saver != nil {
+		r.saver.others.Store(true)
 	}
-	r.moveTo(s.Clock)
 	return nil
 }
 
@@ -231,14 +246,19 @@ func (r *replica) shareRows(ctx context.Context, source int, id uint32, has bool
 		if err != nil {
 			return err
 		}
-		rows := make([]table.Row, len(in))
-		for i, v := range in {
-			rows[i] = table.Row{Key: v.Key, Step: v.Step, Sightings: v.Sightings, Writer: v.Writer, Values: v.Values}
-		}
-		if err := t.Put(rows); err != nil {
+		if err := t.Put(rowsOf(in)); err != nil {
 			return err
 		}
 	}
+}
+
+// rowsOf are rows as a table takes them.
+func rowsOf(in []wire.Row) []table.Row {
+	rows := make([]table.Row, len(in))
+	for i, v := range in {
+		rows[i] = table.Row{Key: v.Key, Step: v.Step, Sightings: v.Sightings, Writer: v.Writer, Values: v.Values}
+	}
+	return rows
 }
 
 func (r *replica) sendRows(ctx context.Context, source int, id uint32) error {

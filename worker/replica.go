@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"hcclps/internal/vec"
+	"hcclps/ps/table"
 	"hcclps/ps/update"
 	"hcclps/ps/wire"
 )
@@ -36,11 +37,18 @@ type replica struct {
 	rebuilds int              // after workers were lost
 	cursor   []byte           // the data position after the last step, of rank 0
 
+	saver        *saver // nil: there is no folder for checkpoints
+	cuts         []uint64
+	about        About
+	residuals    func() ([]byte, error) // what codecs hold back; nil: nothing
+	putResiduals func([]byte) error     // adds to that
+	budget       *table.Budget          // of copies for checkpoints
+
 	stop    uint64 // no step from here on
 	wish    wire.Plan
-	rates   []rateFrom // ascending
-	applied uint64     // (worker, step) ever
-	loaded  uint64     // the load that the parameters come from; 0: none
+	rates   []wire.RateFrom // ascending
+	applied uint64          // (worker, step) ever
+	loaded  uint64          // the load that the parameters come from; 0: none
 
 	mu     sync.RWMutex
 	tables []*held       // ascending id
@@ -48,11 +56,6 @@ type replica struct {
 	schema uint64        // a digest of what they are
 	clock  uint64        // steps applied
 	moved  chan struct{} // closed and replaced when clock moves
-}
-
-type rateFrom struct {
-	From uint64  `json:"from"`
-	Rate float32 `json:"rate"`
 }
 
 // held is a table of a replica.
@@ -66,7 +69,7 @@ type held struct {
 const denseIDs = 1 << 30
 
 func newReplica(cfg Config, w *waits, n *counters) *replica {
-	r := &replica{cfg: cfg, log: cfg.Logger, counters: n, waits: w, stop: wire.Infinity, moved: make(chan struct{})}
+	r := &replica{cfg: cfg, log: cfg.Logger, counters: n, waits: w, stop: wire.Infinity, moved: make(chan struct{}), budget: table.NewBudget(0)}
 	if cfg.Mode == Hybrid {
 		r.lastID = denseIDs
 	}
@@ -88,7 +91,7 @@ func (r *replica) agree(_ context.Context, w wire.Table) (wire.Table, error) {
 	}
 	r.lastID++
 	w.ID = r.lastID
-	t, err := newHeld(w)
+	t, err := r.newHeld(w)
 	if err != nil {
 		return w, err
 	}
@@ -106,8 +109,8 @@ func (r *replica) hold(tables []*held) {
 	r.tables, r.schema = tables, h.Sum64()
 }
 
-func newHeld(w wire.Table) (*held, error) {
-	t, err := update.New(w, update.Config{})
+func (r *replica) newHeld(w wire.Table) (*held, error) {
+	t, err := update.New(w, update.Config{Budget: r.budget})
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +139,10 @@ func (r *replica) push(ctx context.Context, c *commit) (outcome, error) {
 	if r.peers == nil {
 		o, err := r.alone(c)
 		if err == nil {
-			err = r.apply(o)
+			err = r.apply(ctx, o)
+		}
+		if err == nil {
+			err = r.cut(ctx)
 		}
 		if err != nil {
 			return outcome{}, err
@@ -205,8 +211,11 @@ func (r *replica) land(ctx context.Context) (*round, error) {
 	if err := r.sort(f.round); err != nil {
 		return nil, err
 	}
-	if err := r.apply(f.round); err != nil {
+	if err := r.apply(ctx, f.round); err != nil {
 		return nil, err
+	}
+	if err := r.cut(ctx); err != nil {
+		return f.round, r.rebuild(ctx, err)
 	}
 	if f.round.waiting() {
 		return f.round, r.rebuild(ctx, nil)
@@ -334,7 +343,9 @@ func (r *replica) plan(_ context.Context, _ string, p wire.Plan) (uint64, error)
 }
 
 // finish implements store. All workers take the same steps, so nobody waits for one that has finished.
-func (r *replica) finish(ctx context.Context, _ uint64) error { return r.settle(ctx) }
+func (r *replica) finish(ctx context.Context, _ uint64) error {
+	return errors.Join(r.settle(ctx), r.saver.wait(ctx))
+}
 
 // audit implements store.
 func (r *replica) audit(context.Context) (Audit, error) {

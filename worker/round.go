@@ -2,6 +2,8 @@ package worker
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -57,7 +59,7 @@ func (o *round) rows() uint64 {
 }
 
 // apply does to the tables what a shard of a server would do.
-func (r *replica) apply(o *round) error {
+func (r *replica) apply(ctx context.Context, o *round) error {
 	step := o.heads[0].step
 	r.reducer.Reset()
 	merged, err := r.reducer.Merge(o.bodies)
@@ -80,7 +82,7 @@ func (r *replica) apply(o *round) error {
 				return err
 			}
 		}
-		if err := r.update(step, q.Sections); err != nil {
+		if err := r.update(ctx, step, q.Sections); err != nil {
 			return err
 		}
 	}
@@ -93,7 +95,12 @@ func (r *replica) apply(o *round) error {
 }
 
 // update touches the tables: all of a step, since it has been checked.
-func (r *replica) update(step uint64, sections []wire.Section) error {
+func (r *replica) update(ctx context.Context, step uint64, sections []wire.Section) error {
+	for _, s := range sections {
+		if err := r.table(s.Table).Rows.Reserve(ctx, len(s.Keys)); err != nil {
+			return fmt.Errorf("wait for a checkpoint to be written: %w", err)
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, t := range r.tables {
@@ -135,11 +142,15 @@ func (r *replica) plans(o *round) {
 		case wire.PlanStop:
 			r.stop = min(r.stop, p.T)
 		case wire.PlanRate:
-			i, there := slices.BinarySearchFunc(r.rates, p.T, func(f rateFrom, t uint64) int { return cmp.Compare(f.From, t) })
+			i, there := slices.BinarySearchFunc(r.rates, p.T, func(f wire.RateFrom, t uint64) int { return cmp.Compare(f.From, t) })
 			if !there {
-				r.rates = slices.Insert(r.rates, i, rateFrom{From: p.T})
+				r.rates = slices.Insert(r.rates, i, wire.RateFrom{From: p.T})
 			}
 			r.rates[i].Rate = p.Rate
+		case wire.PlanCheckpoint:
+			if !slices.Contains(r.cuts, p.T) {
+				r.cuts = append(r.cuts, p.T)
+			}
 		default:
 		}
 	}

@@ -19,6 +19,7 @@ type Stats struct {
 	PushedBytes     uint64 // as they were on the wire
 	PushedBytesRaw  uint64 // what they would have been without compression
 	Time            Times  // of Train
+	Checkpoint      CheckpointStats
 }
 
 // Stats may be called at any time.
@@ -29,6 +30,7 @@ func (c *Client) Stats() Stats {
 		Pushes: n.pushes.Load(), RetriedPushes: n.retriedPushes.Load(), DuplicatePushes: n.duplicatePushes.Load(),
 		Pulls: n.pulls.Load(), PulledRows: n.pulledRows.Load(), PushedRows: n.pushedRows.Load(),
 		PulledBytes: n.pulledBytes.Load(), PushedBytes: n.pushedBytes.Load(), PushedBytesRaw: n.pushedRaw.Load(),
-		Time: c.prof.times(),
+		Time:       c.prof.times(),
+		Checkpoint: c.checkpoints(),
 	}
 }

@@ -39,7 +39,11 @@ type TrainOptions struct {
 	// KeepBest names a folder where rank 0 saves the model whenever EarlyStop's
 	// metric is better than ever before; Load brings it back.
 	KeepBest string
-	About    About // of the model that KeepBest saves
+	About    About // of the model that KeepBest and checkpoints save
+
+	// CheckpointEvery makes rank 0 ask for checkpoints (Client.Checkpoint), of the step after which one is due, or a later one while another is
+	// still being written.
+	CheckpointEvery Interval
 
 	OnStep func(Progress) // called after every step
 }
@@ -104,6 +108,7 @@ type trainer struct {
 	m     Model
 	opt   TrainOptions
 	feed  feed
+	pacer pacer
 	watch *watch // nil: nothing is evaluated here
 	step  Step
 	batch [2]dataset.Batch
@@ -132,6 +137,10 @@ func (t *trainer) run(ctx context.Context, src dataset.Source) error {
 	}
 	if err := t.c.lag(t.opt.Delay); err != nil {
 		return err
+	}
+	t.pacer = pacer{every: t.opt.CheckpointEvery, since: time.Now()}
+	if t.c.local != nil {
+		t.c.local.about = t.opt.About
 	}
 	t.rep.Resumed, t.rep.Steps = t.c.Clock(), t.c.Clock()
 	t.clock = &stopwatch{p: t.c.prof, since: time.Now()}
@@ -296,6 +305,7 @@ func (t *trainer) commit(ctx context.Context, cursor []byte, epoch int) error {
 	if err != nil {
 		return err // the workers are others, after this step
 	}
+	t.pacer.step(ctx, t.c)
 	if t.watch.due(t.c.Clock()) {
 		if err := t.judge(ctx); err != nil {
 			return err

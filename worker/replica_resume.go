@@ -1,0 +1,262 @@
+package worker
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"hcclps/checkpoint"
+	"hcclps/ps/optim"
+	"hcclps/ps/table"
+	"hcclps/ps/wire"
+)
+
+// take brings the parameters of the job's newest checkpoint to all workers, where that is wanted. A worker that comes in later gets them from the
+// others, as they are then.
+func (r *replica) take(ctx context.Context) error {
+	s := r.saver
+	if s == nil || r.late() {
+		return nil
+	}
+	var blobs [][]byte
+	var err error
+	if r.rank() == 0 {
+		if !s.cfg.Resume {
+			return s.fresh(ctx)
+		}
+		blobs, err = r.restore(ctx)
+	}
+	if !s.cfg.Resume {
+		return nil
+	}
+	mine := [][]byte{}
+	if r.peers == nil {
+		mine = blobs
+	} else {
+		if err = r.peers.allWell(ctx, err); err == nil {
+			err = r.meet(ctx)
+		}
+		if err == nil {
+			mine, err = r.shareOut(ctx, blobs)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("resume from a checkpoint: %w", err)
+	}
+	for _, b := range mine {
+		st, err := decodeWorkerState(b)
+		if err == nil && r.putResiduals != nil && len(st.residuals) > 0 {
+			err = r.putResiduals(st.residuals)
+		}
+		if err != nil {
+			return fmt.Errorf("resume from a checkpoint: state of a worker: %w", err)
+		}
+	}
+	return nil
+}
+
+// late says whether others have been here before.
+func (r *replica) late() bool { return r.peers != nil && r.peers.world.Epoch() > 1 }
+
+// shareOut gives each worker what those of its number before have left: rank r of another number of workers is r mod n now.
+func (r *replica) shareOut(ctx context.Context, blobs [][]byte) (mine [][]byte, err error) {
+	n := r.world()
+	b, err := r.peers.broadcast(ctx, 0, wire.ClaimCursor{At: uint64(len(blobs))}.Append(nil))
+	if err != nil {
+		return nil, err
+	}
+	c, err := wire.DecodeClaimCursor(b)
+	if err != nil {
+		return nil, err
+	}
+	for at := 0; at < int(c.At); at += n {
+		var parts [][]byte
+		if r.rank() == 0 {
+			parts = slices.Clone(blobs[at:min(at+n, len(blobs))])
+			for len(parts) < n {
+				parts = append(parts, nil)
+			}
+		}
+		got, err := r.peers.deal(ctx, 0, parts)
+		if err != nil {
+			return nil, err
+		}
+		if len(got) > 0 {
+			mine = append(mine, got)
+		}
+	}
+	return mine, nil
+}
+
+// restore takes up the newest checkpoint of the job, and returns the state of its workers by rank.
+func (r *replica) restore(ctx context.Context) ([][]byte, error) {
+	store, err := r.saver.open()
+	if err != nil {
+		return nil, err
+	}
+	m, err := store.Newest(ctx, r.cfg.Job)
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		return nil, fmt.Errorf("%w: leave resume out to begin the job", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c, err := store.Load(ctx, m.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return r.restoreFrom(ctx, c)
+}
+
+func (r *replica) restoreFrom(ctx context.Context, c *checkpoint.Checkpoint) ([][]byte, error) {
+	m := c.Manifest()
+	if err := c.Fits(0); err != nil {
+		return nil, err
+	}
+	job, err := r.jobOf(m)
+	if err != nil {
+		return nil, err
+	}
+	blobs, err := workerBlobs(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	s := shared{
+		Clock: m.Step, Loaded: job.Loaded, Applied: cmp.Or(job.Applied, m.Step*uint64(len(m.Workers))), Stop: wire.Infinity,
+		Order: job.Order, Rates: job.Rates,
+	}
+	for _, w := range m.Workers {
+		if s.Cursor == nil && w.Clock == m.Step {
+			s.Cursor = w.Cursor
+		}
+	}
+	var dense *workerState
+	for _, b := range blobs {
+		if st, err := decodeWorkerState(b); err == nil && st.Dense != nil {
+			dense = st
+		}
+	}
+	for _, t := range m.Tables {
+		rule, err := ruleOf(t)
+		if err != nil {
+			return nil, err
+		}
+		s.Tables = append(s.Tables, rule)
+		s.LastID = max(s.LastID, t.ID)
+	}
+	if dense != nil {
+		s.Tables = append(s.Tables, dense.Dense.Tables...)
+		s.Order, s.LastID = dense.Dense.Order, dense.Dense.LastID
+	}
+	if err := r.become(&s); err != nil {
+		return nil, err
+	}
+	if err := r.loadPages(ctx, c); err != nil {
+		return nil, err
+	}
+	if dense != nil {
+		if err := r.putDense(dense.rows, dense.Dense.Tables); err != nil {
+			return nil, err
+		}
+	}
+	r.log.Info("resumed from a checkpoint", "id", m.ID, "step", m.Step, "tables", len(s.Tables), "workers", len(m.Workers))
+	return blobs, nil
+}
+
+// jobOf is what a checkpoint says of its job, if that is this one.
+func (r *replica) jobOf(m *checkpoint.Manifest) (wire.JobState, error) {
+	var job wire.JobState
+	if err := json.Unmarshal(m.Params, &job); err != nil {
+		return job, fmt.Errorf("checkpoint %d: parameters of the job: %w", m.ID, err)
+	}
+	was, is := job.Params, r.cfg.jobParams()
+	was.World, was.Parts, is.Parts = is.World, 0, 0 // which may be others
+	if was != is {
+		return job, fmt.Errorf("checkpoint %d is of a job with %v, this is %v: give the same data and options", m.ID, was, is)
+	}
+	return job, nil
+}
+
+// ruleOf is a table of a checkpoint.
+func ruleOf(t checkpoint.Table) (sharedRule, error) {
+	var spec wire.Table
+	var state wire.RuleState
+	err := json.Unmarshal(t.Schema, &spec)
+	if err == nil && len(t.State) > 0 {
+		err = json.Unmarshal(t.State, &state)
+	}
+	if err == nil && (spec.ID != t.ID || spec.Name != t.Name || spec.Dim != t.Dim) {
+		err = fmt.Errorf("it is described as %q, number %d with rows of %d", spec.Name, spec.ID, spec.Dim)
+	}
+	if err != nil {
+		return sharedRule{}, fmt.Errorf("table %q of a checkpoint: %w", t.Name, err)
+	}
+	return sharedRule{Spec: spec, Opt: optim.State(state)}, nil
+}
+
+// workerBlobs reads the state of workers, by rank.
+func workerBlobs(ctx context.Context, c *checkpoint.Checkpoint) ([][]byte, error) {
+	all, err := c.Blobs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var blobs [][]byte
+	for rank := 0; ; rank++ {
+		i := slices.IndexFunc(all, func(b checkpoint.Blob) bool { return b.Name == workerName(rank) })
+		if i < 0 {
+			return blobs, nil
+		}
+		var b bytes.Buffer
+		if err := c.Blob(ctx, all[i].Group, all[i].Name, &b); err != nil {
+			return nil, err
+		}
+		blobs = append(blobs, b.Bytes())
+	}
+}
+
+// loadPages reads all rows of a checkpoint.
+func (r *replica) loadPages(ctx context.Context, c *checkpoint.Checkpoint) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for p, err := range c.Pages(ctx, checkpoint.Query{}) {
+		if err != nil {
+			return err
+		}
+		t := r.table(p.Table)
+		if t == nil {
+			continue // of a table that is gone
+		}
+		if err := t.Rows.Load(table.PageID{Partition: p.Partition, Page: p.PageID.Page}, p.Data); err != nil {
+			return fmt.Errorf("page %v of table %q: %w", p.PageID, t.Spec.Name, err)
+		}
+	}
+	return nil
+}
+
+// putDense takes over the dense tensors of a hybrid job.
+func (r *replica) putDense(b []byte, tables []sharedRule) error {
+	for _, of := range tables {
+		if len(b) < 8 {
+			return fmt.Errorf("rows of table %q: %w: they end early", of.Spec.Name, errWorkerState)
+		}
+		n := binary.LittleEndian.Uint64(b)
+		if n > uint64(len(b)-8) {
+			return fmt.Errorf("rows of table %q: %w: they end early", of.Spec.Name, errWorkerState)
+		}
+		in, err := wire.DecodeRows(b[8:][:n])
+		if err == nil {
+			err = r.table(of.Spec.ID).Put(rowsOf(in))
+		}
+		if err != nil {
+			return fmt.Errorf("rows of table %q: %w", of.Spec.Name, err)
+		}
+		b = b[8+n:]
+	}
+	return nil
+}
