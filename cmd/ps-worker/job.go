@@ -137,6 +137,10 @@ func (j *job) worker(log *slog.Logger) error {
 		Rank: c.Int("rank"), World: c.Int("world"), Parts: c.Int("parts"), Sum: c.String("reduce") == "sum", Seed: c.Uint64("seed"),
 		Deadline: c.Duration("op-timeout"), Logger: log,
 	}
+	var err error
+	if j.cfg.Compress, err = worker.ParseCompression(c.String("compress")); err != nil {
+		return program.Usage("--compress: %w", err)
+	}
 	if err := j.mode(); err != nil {
 		return err
 	}
@@ -184,7 +188,6 @@ func (j *job) worker(log *slog.Logger) error {
 	if err := j.cfg.Validate(); err != nil {
 		return &program.UsageError{Err: err}
 	}
-	var err error
 	if j.cfg.Bulk, err = program.Bulk(c); err != nil {
 		return err
 	}

@@ -41,6 +41,8 @@ type report struct {
 	Duplicate      uint64             `json:"duplicate_pushes"`
 	Applied        uint64             `json:"applied_pushes"`
 	Batches        uint64             `json:"batches"`
+	PushBytes      uint64             `json:"push_bytes"`     // of this worker's gradients, as they were on the wire
+	PushBytesRaw   uint64             `json:"push_bytes_raw"` // without compression
 	ResumedStep    uint64             `json:"resumed_step"`
 	LongestGapMS   int64              `json:"longest_gap_ms"`
 	Digest         string             `json:"digest,omitempty"`
@@ -61,6 +63,7 @@ func (j *job) report(ctx context.Context, client *worker.Client, m worker.Model,
 	r := report{
 		Job: j.cfg.Job, Worker: j.cfg.Worker, Rank: client.Rank(), Mode: j.cfg.Mode.String(), Model: j.c.String("model"), Rows: rep.Rows, Epochs: j.model.Epochs, Steps: rep.Steps, TrainLoss: rep.Loss,
 		SamplesPerS: float64(rep.Rows) / max(rep.Elapsed.Seconds(), 1e-9), Retried: s.RetriedPushes, Duplicate: s.DuplicatePushes,
+		PushBytes: s.PushedBytes, PushBytesRaw: s.PushedBytesRaw,
 		ResumedStep: rep.Resumed, LongestGapMS: bar.longest.Milliseconds(), PeakRSS: peakRSS(),
 	}
 	var err error
@@ -159,6 +162,8 @@ func (r report) leave(dir string, process int) error {
 	return os.WriteFile(filepath.Join(dir, fmt.Sprintf("rank-%d.json", process)), b, 0o600)
 }
 
+func mib(n uint64) float64 { return float64(n) / (1 << 20) }
+
 func (r report) text(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(tw, "job\t%s\n", r.Job)
@@ -177,6 +182,9 @@ func (r report) text(w io.Writer) error {
 		fmt.Fprintf(tw, "test\tAUC %s, accuracy %s, log loss %s\n", shown(r.AUC), shown(r.Accuracy), shown(r.LogLoss))
 	}
 	fmt.Fprintf(tw, "pushes\t%d batches, %d applied, %d sent again, %d answered as duplicates\n", r.Batches, r.Applied, r.Retried, r.Duplicate)
+	if r.PushBytes < r.PushBytesRaw {
+		fmt.Fprintf(tw, "compressed\tgradients of this worker from %.1f to %.1f MiB, 1 / %.1f\n", mib(r.PushBytesRaw), mib(r.PushBytes), float64(r.PushBytesRaw)/float64(max(r.PushBytes, 1)))
+	}
 	fmt.Fprintf(tw, "peak memory\t%d MiB\n", r.PeakRSS>>20)
 	fmt.Fprintf(tw, "digest\t%s\n", r.Digest)
 	if !r.Reproducible {
