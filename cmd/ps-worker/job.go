@@ -144,6 +144,9 @@ func (j *job) worker(log *slog.Logger) error {
 	if err := j.mode(); err != nil {
 		return err
 	}
+	if err := j.checkpoints(); err != nil {
+		return err
+	}
 	if j.cfg.Worker == "" {
 		j.cfg.Worker = fmt.Sprintf("worker-%d", j.cfg.Rank)
 	}
@@ -176,7 +179,7 @@ func (j *job) worker(log *slog.Logger) error {
 			j.cfg.Job = "job" // where they meet tells them apart from others
 		case j.cfg.World > 1:
 			return program.Usage("--job is needed when --world is over 1: it is the name the workers share")
-		case c.Bool("resume") || c.String("dir") != "":
+		case c.Bool("resume") || c.String("dir") != "" || c.String("checkpoint-dir") != "":
 			j.cfg.Job = "job" // what --resume finds again
 		default:
 			j.cfg.Job = "job-" + strings.ToLower(rand.Text()[:6])

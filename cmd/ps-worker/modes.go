@@ -74,9 +74,6 @@ func (j *job) mode() (err error) {
 	if cfg.Mode == worker.AllReduce && (len(c.StringSlice("servers")) > 0 || c.Int("embedded") > 0) {
 		return program.Usage("--mode allreduce has no servers: leave --servers and --embedded out, and give launch --servers 0")
 	}
-	if cfg.Mode == worker.AllReduce && c.Bool("resume") {
-		return program.Usage("--resume is for servers: a worker of mode allreduce that is started again comes in by itself, and a job that has ended goes on from a model, --load")
-	}
 	if cfg.Mode == worker.Hybrid && c.IsSet("max-rebuilds") {
 		return program.Usage("--max-rebuilds is for --mode allreduce: a hybrid job ends when a worker is lost")
 	}

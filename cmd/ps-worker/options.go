@@ -35,7 +35,7 @@ func trainingFlags() []cli.Flag {
 func (j *job) training() (worker.TrainOptions, error) {
 	c := j.c
 	o := worker.TrainOptions{
-		Epochs: j.model.Epochs, NoPrefetch: !c.Bool("prefetch"), Accumulate: c.Int("accumulate"),
+		Epochs: j.model.Epochs, NoPrefetch: !c.Bool("prefetch"), Accumulate: c.Int("accumulate"), CheckpointEvery: j.saves.every,
 		Delay: c.Int("delay"), EvalEvery: c.Int("eval-every"), Metrics: c.StringSlice("metrics"),
 	}
 	if o.Accumulate < 1 || o.EvalEvery < 0 {

@@ -50,12 +50,12 @@ func trainCommand() *cli.Command {
 			&cli.IntFlag{Name: "rank", EnvVars: []string{"HCCLPS_RANK", "RANK"}, Usage: "[0, world)"},
 			&cli.IntFlag{Name: "world", Value: 1, EnvVars: []string{"HCCLPS_WORLD", "WORLD_SIZE"}, Usage: "workers of the job"},
 			&cli.BoolFlag{Name: "prefetch", Value: true, Usage: "read rows one step ahead", EnvVars: env("prefetch")},
-			&cli.BoolFlag{Name: "resume", Usage: "embedded: go on with the job in --dir", EnvVars: env("resume")},
+			&cli.BoolFlag{Name: "resume", Usage: "go on with the job: embedded in --dir, or from its newest checkpoint in --checkpoint-dir", EnvVars: env("resume")},
 			&cli.DurationFlag{Name: "step-delay", Usage: "wait after each step, to slow a run down", EnvVars: env("step-delay")},
 			&cli.DurationFlag{Name: "op-timeout", Value: time.Minute, Usage: "bound of one push, pull, sum or session call, and of the wait for other workers", EnvVars: env("op-timeout")},
 			program.ProfileFlag("; of several workers out.RANK.json for out.json"),
 			&cli.BoolFlag{Name: "json", Usage: "rank 0 prints one line of JSON at the end", EnvVars: env("json")},
-		}, program.NetworkFlags(), program.BulkFlags(), modeFlags(), dataFlags(), trainingFlags(), program.LogFlags("warn"), program.ConfigFlags()),
+		}, program.NetworkFlags(), program.BulkFlags(), modeFlags(), checkpointFlags(), dataFlags(), trainingFlags(), program.LogFlags("warn"), program.ConfigFlags()),
 		Action: train,
 	}
 }
@@ -89,6 +89,7 @@ type job struct {
 	data  *dataset.Reader
 	test  *dataset.Reader // nil: none
 	local *ps.Local       // nil: servers elsewhere
+	saves checkpointing
 
 	profile *program.Profile // nil: none
 	start   time.Time
