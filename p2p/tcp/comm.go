@@ -27,25 +27,27 @@ type Comm struct {
 	cause   error // why the Comm is dead; nothing is queued after it is set
 	lost    error // why it will be dead as soon as the first connection is read to its end
 
-	// This side's sends. A send waits in sends for the peer's ready, then in sent for the peer's done.
-	sends     queue[transfer]
-	sent      queue[transfer]
+	// This side's sends, until the peer's done. The first of them are issued: they go as far as their receives are known to be posted.
+	sends     queue[sending]
+	issued    int
 	firstSend uint64 // number of the first in sends
-	firstSent uint64 // number of the first in sent
 	ready     queue[uint64]
-	nextReady uint64 // number of the next ready frame
+	nextReady uint64 // ready frames below this number have come, or will not
+	lent      credit // what is on its way eagerly
 
-	// What is matched and not yet written.
+	// What is issued and not yet written.
 	whole   queue[outgoing] // messages that travel in one frame, on the first connection
 	striped queue[outgoing] // messages of which every writer takes pieces
 	writing int             // writers but the first that are writing a piece
-	refused bool            // the first of sends has another length than its receive
+	refusal *refusal        // a send has another length than its receive
 
 	// This side's receives. Receives wait in recvs, from the moment they are posted until they are filled.
 	recvs     queue[incoming]
-	firstRecv uint64 // number of the first in recvs
-	announced uint64 // receives below this number are announced
-	confirmed uint64 // receives below this number are confirmed as done
+	firstRecv uint64        // number of the first in recvs
+	announced uint64        // receives below this number are announced, or need not be
+	confirmed uint64        // receives below this number are confirmed as done
+	asides    queue[*aside] // what came eagerly for the receives after recvs
+	kept      credit        // how much that is
 }
 
 type transfer struct {
@@ -57,8 +59,9 @@ type transfer struct {
 type outgoing struct {
 	seq   uint64
 	buf   []byte
-	off   int // where the next piece begins
-	piece int // bytes of a piece
+	off   int  // where the next piece begins
+	piece int  // bytes of a piece
+	eager bool // it goes before its ready
 }
 
 // incoming is a receive and what of it has arrived.
@@ -67,9 +70,11 @@ type incoming struct {
 	claims  claims
 	arrived int  // bytes
 	begun   bool // a frame of it was seen; an empty message has one
+	eager   bool // its message came, or is being read, without a ready
+	odd     bool // its message came and has another length, which the sender will say
 }
 
-func (r *incoming) full() bool { return r.begun && r.arrived == len(r.buf) }
+func (r *incoming) full() bool { return r.begun && r.arrived == len(r.buf) && !r.odd }
 
 // Rank is 0 or 1.
 func (c *Comm) Rank() int { return c.rank }
@@ -83,7 +88,7 @@ func (c *Comm) Transport() string { return "tcp" }
 // Isend implements p2p.Comm.
 func (c *Comm) Isend(peer int, b p2p.Buffer) *p2p.Request {
 	return c.post(peer, b, func(done p2p.Completion) {
-		c.sends.push(transfer{b.Host(), done})
+		c.sends.push(sending{transfer: transfer{b.Host(), done}})
 		c.match()
 	})
 }
@@ -92,6 +97,7 @@ func (c *Comm) Isend(peer int, b p2p.Buffer) *p2p.Request {
 func (c *Comm) Irecv(peer int, b p2p.Buffer) *p2p.Request {
 	return c.post(peer, b, func(done p2p.Completion) {
 		c.recvs.push(incoming{transfer: transfer{b.Host(), done}})
+		c.adopt()
 		c.poke(0)
 	})
 }
@@ -254,10 +260,8 @@ func (c *Comm) reason(err error) error {
 func (c *Comm) failAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, q := range []*queue[transfer]{&c.sent, &c.sends} {
-		for q.len() > 0 {
-			q.pop().done.Complete(c.cause)
-		}
+	for c.sends.len() > 0 {
+		c.sends.pop().done.Complete(c.cause)
 	}
 	for c.recvs.len() > 0 {
 		c.recvs.pop().done.Complete(c.cause)

@@ -11,8 +11,9 @@ import (
 const (
 	headerSize = 32
 	magic      = uint16('p') | uint16('2')<<8
-	version    = 2
+	version    = 3
 	rankBit    = 0x80
+	eagerBit   = 0x40
 
 	// maxPosted is how many receives may be announced and not yet filled; a peer that announces more is broken.
 	maxPosted = 1024
@@ -33,12 +34,13 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // header is the decoded form.
 type header struct {
-	kind kind
-	rank int    // of the sender
-	seq  uint64 // number of the message
-	at   uint64 // of ready and refuse: length of the message; of data: offset of the piece
-	size uint32 // of data: bytes that follow
-	sum  uint32 // of kindData: CRC-32C of these
+	kind  kind
+	rank  int    // of the sender
+	eager bool   // of data: a whole message, before its ready
+	seq   uint64 // number of the message
+	at    uint64 // of ready and refuse: length of the message; of data: offset of the piece
+	size  uint32 // of data: bytes that follow
+	sum   uint32 // of kindData: CRC-32C of these
 }
 
 func (h header) data() bool { return h.kind == kindData || h.kind == kindRaw }
@@ -47,7 +49,11 @@ func (h header) data() bool { return h.kind == kindData || h.kind == kindRaw }
 func appendHeader(b []byte, h header) []byte {
 	start := len(b)
 	b = binary.LittleEndian.AppendUint16(b, magic)
-	b = append(b, version, byte(h.kind)|byte(h.rank)<<7)
+	what := byte(h.kind) | byte(h.rank)<<7
+	if h.eager {
+		what |= eagerBit
+	}
+	b = append(b, version, what)
 	b = binary.LittleEndian.AppendUint32(b, 0)
 	b = binary.LittleEndian.AppendUint64(b, h.seq)
 	b = binary.LittleEndian.AppendUint64(b, h.at)
@@ -78,7 +84,7 @@ func parseHeader(b []byte) (header, error) {
 		return header{}, fmt.Errorf("parse header: crc %08x, want %08x: %w", got, want, p2p.ErrCorrupt)
 	}
 	h := header{
-		kind: kind(b[3] &^ rankBit),
+		kind: kind(b[3] &^ (rankBit | eagerBit)), eager: b[3]&eagerBit != 0,
 		rank: int(b[3] >> 7),
 		seq:  binary.LittleEndian.Uint64(b[8:]),
 		at:   binary.LittleEndian.Uint64(b[16:]),
@@ -88,7 +94,7 @@ func parseHeader(b []byte) (header, error) {
 	if h.kind < kindReady || h.kind > kindRaw {
 		return header{}, fmt.Errorf("parse header: unknown kind %d: %w", h.kind, p2p.ErrCorrupt)
 	}
-	if !h.data() && h.size != 0 || h.kind != kindData && h.sum != 0 {
+	if !h.data() && (h.size != 0 || h.eager) || h.kind != kindData && h.sum != 0 || h.eager && h.at != 0 {
 		return header{}, fmt.Errorf("parse header: kind %d with %d bytes and sum %08x: %w", h.kind, h.size, h.sum, p2p.ErrCorrupt)
 	}
 	return h, nil

@@ -24,6 +24,12 @@ func data(rank int, seq, at uint64, payload string) []byte {
 	return append(appendHeader(nil, h), payload...)
 }
 
+// early makes the frame of a message that goes before its ready.
+func early(rank int, seq uint64, payload string) []byte {
+	h := header{kind: kindData, eager: true, rank: rank, seq: seq, size: uint32(len(payload)), sum: crc32.Checksum([]byte(payload), castagnoli)}
+	return append(appendHeader(nil, h), payload...)
+}
+
 // The wire format is pinned: a change of it needs a new version.
 func TestFrameBytes(t *testing.T) {
 	var got strings.Builder
@@ -36,6 +42,8 @@ func TestFrameBytes(t *testing.T) {
 		{"done", control(kindDone, 1, 2, 0)},
 		{"refuse", control(kindRefuse, 0, 1, 1)},
 		{"raw", append(appendHeader(nil, header{kind: kindRaw, rank: 1, seq: 3, at: 16, size: 4}), "data"...)},
+		{"early", early(1, 4, "123456789")},
+		{"early raw", append(appendHeader(nil, header{kind: kindRaw, eager: true, seq: 5, size: 4}), "data"...)},
 	} {
 		fmt.Fprintf(&got, "%s\n%s", f.name, hex.Dump(f.frame))
 	}
@@ -62,6 +70,7 @@ func FuzzParseHeader(f *testing.F) {
 	f.Add(control(kindDone, 0, 1<<40, 0))
 	f.Add(control(kindRefuse, 1, 5, 1<<63))
 	f.Add(control(kindRaw, 1, 5, 1<<63))
+	f.Add(early(0, 2, "abc")[:headerSize])
 	f.Add([]byte("p2"))
 	f.Add(make([]byte, headerSize))
 	f.Fuzz(func(t *testing.T, b []byte) {

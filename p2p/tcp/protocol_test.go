@@ -58,16 +58,18 @@ func expect(t *testing.T, peer net.Conn, k kind, length, seq uint64) []byte {
 
 func TestFramesOfATransfer(t *testing.T) {
 	against(t, func(t *half) {
-		send := t.c.Isend(1, p2p.Bytes([]byte("to the peer")))
+		message := make([]byte, maxEager+1)
+		copy(message, "to the peer")
+		send := t.c.Isend(1, p2p.Bytes(message))
 		synctest.Wait()
 		_ = t.peer.SetReadDeadline(time.Now().Add(time.Second))
 		if n, err := t.peer.Read(make([]byte, 1)); n != 0 || err == nil {
-			t.Error("something was sent before a receive was posted")
+			t.Error("a long message was sent before a receive was posted")
 		}
 		_ = t.peer.SetReadDeadline(time.Time{})
-		_, _ = t.peer.Write(control(kindReady, 1, 0, 11))
-		if got := expect(t.T, t.peer, kindData, 11, 0); string(got) != "to the peer" {
-			t.Errorf("sent %q", got)
+		_, _ = t.peer.Write(control(kindReady, 1, 0, maxEager+1))
+		if got := expect(t.T, t.peer, kindData, maxEager+1, 0); !bytes.Equal(got, message) {
+			t.Error("other bytes were sent")
 		}
 		synctest.Wait()
 		select {
@@ -102,6 +104,15 @@ func TestBrokenPeers(t *testing.T) {
 	}
 	wrongSum := data(1, 0, 0, "good")
 	copy(wrongSum[headerSize:], "evil")
+	wrongEarly := early(1, 0, "good")
+	copy(wrongEarly[headerSize:], "evil")
+	var manyEarly, muchEarly []byte
+	for i := range maxEagerMessages + 1 {
+		manyEarly = append(manyEarly, early(1, uint64(1+i), "")...)
+	}
+	for i := range maxEagerBytes/maxEager + 1 {
+		muchEarly = append(muchEarly, early(1, uint64(1+i), string(make([]byte, maxEager)))...)
+	}
 	tests := []struct {
 		name string
 		send []byte
@@ -125,6 +136,18 @@ func TestBrokenPeers(t *testing.T) {
 		{"nothing of a message", data(1, 0, 0, ""), p2p.ErrCorrupt},
 		{"data twice", append(data(1, 0, 1, "oo"), data(1, 0, 2, "od")...), p2p.ErrCorrupt},
 		{"data with another sum", wrongSum, p2p.ErrCorrupt},
+		{"early data and data", append(early(1, 1, "good"), data(1, 1, 0, "good")...), p2p.ErrCorrupt},
+		{"data and early data", append(data(1, 0, 0, "go"), early(1, 0, "good")...), p2p.ErrCorrupt},
+		{"early data twice", append(early(1, 1, "later"), early(1, 1, "later")...), p2p.ErrCorrupt},
+		{"early data out of order", early(1, 2, "good"), p2p.ErrCorrupt},
+		{"early data with another sum", wrongEarly, p2p.ErrCorrupt},
+		{"early data that is long", early(1, 0, string(make([]byte, maxEager+1))), p2p.ErrCorrupt},
+		{"early data that is long, aside", early(1, 1, string(make([]byte, maxEager+1))), p2p.ErrCorrupt},
+		{"early data without end", manyEarly, p2p.ErrCorrupt},
+		{"early data of many bytes", muchEarly, p2p.ErrCorrupt},
+		{"early data of another length", append(early(1, 0, "longer"), control(kindRefuse, 1, 0, 6)...), p2p.ErrLength},
+		{"early data of another length, twice", append(early(1, 0, "longer"), early(1, 0, "good")...), p2p.ErrCorrupt},
+		{"early data of another length, then data", append(early(1, 0, "longer"), data(1, 0, 0, "good")...), p2p.ErrCorrupt},
 		{"refusal", control(kindRefuse, 1, 0, 1<<40), p2p.ErrLength},
 		{"refusal of nothing", control(kindRefuse, 1, 3, 4), p2p.ErrCorrupt},
 	}
@@ -172,6 +195,7 @@ func TestEveryFlippedBitIsNoticed(t *testing.T) {
 func TestRefusalWaitsForThePeer(t *testing.T) {
 	against(t, func(t *half) {
 		_, _ = t.peer.Write(control(kindReady, 1, 0, 3))
+		synctest.Wait()
 		send := t.c.Isend(1, p2p.Bytes(make([]byte, 5)))
 		expect(t.T, t.peer, kindRefuse, 5, 0)
 		begin := time.Now()
@@ -297,6 +321,8 @@ func FuzzPeer(f *testing.F) {
 	f.Add(data(1, 0, 1, "b"), data(1, 0, 0, "a"))
 	f.Add(append(append(control(kindReady, 1, 0, 3), control(kindDone, 1, 0, 0)...), "p2"...), data(1, 1, 0, ""))
 	f.Add(control(kindRefuse, 1, 0, 9), []byte{})
+	f.Add(append(append(early(1, 0, "ab"), early(1, 1, "")...), early(1, 2, "kept")...), []byte{})
+	f.Add(append(control(kindReady, 1, 0, 4), early(1, 0, "odd")...), data(1, 1, 0, ""))
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		var conns, peer []net.Conn
 		for _, input := range [][]byte{first, second} {

@@ -30,7 +30,7 @@ func (c *Comm) read(k int) error {
 		if h.rank == c.rank {
 			return fmt.Errorf("read frame: both sides are rank %d: %w", h.rank, p2p.ErrRank)
 		}
-		if k > 0 && !h.data() {
+		if k > 0 && (!h.data() || h.eager) {
 			return broken(h, "it belongs on the first connection")
 		}
 		if err := c.handle(r, h); err != nil {
@@ -44,6 +44,9 @@ func (c *Comm) handle(r *source, h header) error {
 	case kindReady:
 		return c.onReady(h)
 	case kindData, kindRaw:
+		if h.eager {
+			return c.onEager(r, h)
+		}
 		return c.onData(r, h)
 	case kindDone:
 		return c.onDone(h)
@@ -54,28 +57,23 @@ func (c *Comm) handle(r *source, h header) error {
 	}
 }
 
-// onReady notes that the peer has posted a receive.
-func (c *Comm) onReady(h header) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if h.seq != c.nextReady {
-		return broken(h, "want number %d", c.nextReady)
-	}
-	if c.ready.len()+c.sent.len() >= maxPosted {
-		return broken(h, "%d receives are announced", maxPosted)
-	}
-	c.nextReady++
-	c.ready.push(h.at)
-	c.match()
-	return nil
-}
-
 // onData reads a piece of a message into its receive.
 func (c *Comm) onData(r *source, h header) error {
 	piece, err := c.claim(h)
 	if err != nil {
 		return err
 	}
+	if err := take(r, h, piece); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.arrive(h.seq, len(piece))
+	return nil
+}
+
+// take reads the payload of a frame into piece, and checks it.
+func take(r *source, h header, piece []byte) error {
 	sum, size := uint32(0), len(piece)
 	if h.kind == kindData {
 		size = readPiece
@@ -85,16 +83,15 @@ func (c *Comm) onData(r *source, h header) error {
 		n, err := r.payload(part)
 		done += n
 		if err != nil {
-			return fmt.Errorf("receive message %d: %d of %d bytes at %d: %w: %w", h.seq, done, len(piece), h.at, p2p.ErrPeer, err)
+			return fmt.Errorf("receive message %d: %d of %d bytes: %w: %w", h.seq, done, len(piece), p2p.ErrPeer, err)
 		}
 		if h.kind == kindData {
 			sum = crc32.Update(sum, castagnoli, part)
 		}
 	}
 	if sum != h.sum {
-		return fmt.Errorf("receive message %d: crc %08x of %d bytes at %d, want %08x: %w", h.seq, sum, len(piece), h.at, h.sum, p2p.ErrCorrupt)
+		return fmt.Errorf("receive message %d: crc %08x of %d bytes, want %08x: %w", h.seq, sum, len(piece), h.sum, p2p.ErrCorrupt)
 	}
-	c.arrive(h.seq, len(piece))
 	return nil
 }
 
@@ -111,7 +108,7 @@ func (c *Comm) claim(h header) ([]byte, error) {
 		return nil, broken(h, "the receive takes %d bytes", size)
 	}
 	from, to := int(h.at), int(h.at)+int(h.size)
-	if from == to && (size > 0 || r.begun) || from < to && !r.claims.add(from, to) {
+	if r.eager || r.odd || from == to && (size > 0 || r.begun) || from < to && !r.claims.add(from, to) {
 		return nil, broken(h, "a part of it was sent before")
 	}
 	r.begun = true
@@ -126,30 +123,15 @@ func (c *Comm) awaited(h header) (*incoming, error) {
 	return c.recvs.ref(int(h.seq - c.firstRecv)), nil
 }
 
-// arrive counts a piece, and completes the receives that are full and have none before them that is not.
+// arrive counts a piece, and completes the receives that are full and have none before them that is not; c.mu is held.
 func (c *Comm) arrive(seq uint64, n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.recvs.ref(int(seq - c.firstRecv)).arrived += n
 	for c.recvs.len() > 0 && c.recvs.ref(0).full() {
 		c.firstRecv++
 		c.recvs.pop().done.Complete(nil)
 		c.poke(0)
 	}
-}
-
-// onDone completes the sends that the peer has taken.
-func (c *Comm) onDone(h header) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if h.at != 0 || h.seq < c.firstSent || h.seq >= c.firstSent+uint64(c.sent.len()) {
-		return broken(h, "%d messages are under way from number %d", c.sent.len(), c.firstSent)
-	}
-	for c.firstSent <= h.seq {
-		c.firstSent++
-		c.sent.pop().done.Complete(nil)
-	}
-	return nil
+	c.announced = max(c.announced, c.firstRecv)
 }
 
 // onRefuse ends the Comm with the lengths of both sides.

@@ -36,37 +36,17 @@ func pieceSize(n, stripes int, sums, behind bool) int {
 	}
 }
 
-// match pairs sends with receives of the peer, in order; c.mu is held.
-func (c *Comm) match() {
-	for c.sends.len() > 0 && c.ready.len() > 0 && !c.refused {
-		t := c.sends.at(0)
-		if c.ready.at(0) != uint64(len(t.buf)) {
-			c.refused = true
-			c.poke(0)
-			return
-		}
-		c.ready.pop()
-		c.sent.push(c.sends.pop())
-		o := outgoing{seq: c.firstSend, buf: t.buf, piece: len(t.buf)}
-		c.firstSend++
-		if len(t.buf) <= maxWhole {
-			c.whole.push(o)
-			c.poke(0)
-			continue
-		}
-		o.piece = pieceSize(len(t.buf), len(c.conns), c.sums, c.striped.len() > 0)
-		c.striped.push(o)
-		for k := range c.conns {
-			c.poke(k)
-		}
-	}
-}
-
 // piece is a part of a message that is being written.
 type piece struct {
-	seq uint64
-	at  int
-	buf []byte
+	seq   uint64
+	at    int
+	buf   []byte
+	eager bool
+}
+
+// first is the next piece of a message.
+func (o *outgoing) first() piece {
+	return piece{seq: o.seq, at: o.off, buf: o.buf[o.off:min(o.off+o.piece, len(o.buf))], eager: o.eager}
 }
 
 // next takes the next piece off the striped messages; c.mu is held.
@@ -75,7 +55,7 @@ func (c *Comm) next() (p piece, ok bool) {
 		return piece{}, false
 	}
 	o := c.striped.ref(0)
-	p = piece{seq: o.seq, at: o.off, buf: o.buf[o.off:min(o.off+o.piece, len(o.buf))]}
+	p = o.first()
 	if o.off += len(p.buf); o.off == len(o.buf) {
 		c.striped.pop()
 	}
@@ -84,7 +64,7 @@ func (c *Comm) next() (p piece, ok bool) {
 
 // head makes the header of a piece.
 func (c *Comm) head(b []byte, p piece) []byte {
-	h := header{kind: kindRaw, rank: c.rank, seq: p.seq, at: uint64(p.at), size: uint32(len(p.buf))}
+	h := header{kind: kindRaw, rank: c.rank, seq: p.seq, at: uint64(p.at), size: uint32(len(p.buf)), eager: p.eager}
 	if c.sums {
 		h.kind, h.sum = kindData, crc32.Checksum(p.buf, castagnoli)
 	}
@@ -131,7 +111,7 @@ func (c *Comm) take() (p piece, ok, dead bool) {
 func (c *Comm) put() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.writing--; c.refused {
+	if c.writing--; c.refusal != nil {
 		c.poke(0)
 	}
 }

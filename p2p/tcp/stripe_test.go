@@ -156,7 +156,7 @@ func TestRefusalAfterPieces(t *testing.T) {
 	striped(t, 2, func(t *testing.T, c *Comm, peer []net.Conn, ended <-chan error) {
 		t.Helper()
 		const size = 2 * maxSummed
-		first, second := c.Isend(1, p2p.Bytes(make([]byte, size))), c.Isend(1, p2p.Bytes(make([]byte, 5)))
+		first, second := c.Isend(1, p2p.Bytes(make([]byte, size))), c.Isend(1, p2p.Bytes(make([]byte, maxEager+1)))
 		_, _ = peer[0].Write(append(control(kindReady, 1, 0, size), control(kindReady, 1, 1, 4)...))
 		synctest.Wait() // each writer has a piece that does not fit into its pipe
 		expect(t, peer[0], kindData, maxSummed, 0)
@@ -167,7 +167,7 @@ func TestRefusalAfterPieces(t *testing.T) {
 		}
 		_ = peer[0].SetReadDeadline(time.Time{})
 		expect(t, peer[1], kindData, maxSummed, 0)
-		expect(t, peer[0], kindRefuse, 5, 1)
+		expect(t, peer[0], kindRefuse, maxEager+1, 1)
 		_ = peer[0].Close()
 		if err := <-ended; !errors.Is(err, p2p.ErrLength) {
 			t.Errorf("run: %v", err)

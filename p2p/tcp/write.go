@@ -68,23 +68,24 @@ func (c *Comm) gather(b *batch) (dead bool) {
 		return true
 	}
 	for c.announced < c.firstRecv+min(uint64(c.recvs.len()), maxPosted) {
-		r := c.recvs.ref(int(c.announced - c.firstRecv))
-		b.heads = appendHeader(b.heads, header{kind: kindReady, rank: c.rank, seq: c.announced, at: uint64(len(r.buf))})
+		if r := c.recvs.ref(int(c.announced - c.firstRecv)); !r.eager {
+			b.heads = appendHeader(b.heads, header{kind: kindReady, rank: c.rank, seq: c.announced, at: uint64(len(r.buf))})
+		}
 		c.announced++
 	}
 	size := 0
 	for c.whole.len() > 0 && len(b.data) < batchMessages && size < batchBytes {
-		o := c.whole.pop()
-		b.data = append(b.data, piece{seq: o.seq, buf: o.buf})
-		size += len(o.buf)
+		p := c.whole.ref(0).first()
+		c.whole.pop()
+		b.data = append(b.data, p)
+		size += len(p.buf)
 	}
 	if p, ok := c.next(); ok { // beside the others, so that neither kind waits for the other
 		b.data = append(b.data, p)
 	}
-	if c.refused && len(b.data) == 0 && c.striped.len() == 0 && c.writing == 0 { // what goes before it is written first
-		sent, posted := uint64(len(c.sends.at(0).buf)), c.ready.at(0)
-		c.setCause(lengthError(c.firstSend, sent, posted))
-		b.heads = appendHeader(b.heads, header{kind: kindRefuse, rank: c.rank, seq: c.firstSend, at: sent})
+	if r := c.refusal; r != nil && len(b.data) == 0 && c.striped.len() == 0 && c.writing == 0 { // what goes before it is written first
+		c.setCause(lengthError(r.seq, r.sent, r.posted))
+		b.heads = appendHeader(b.heads, header{kind: kindRefuse, rank: c.rank, seq: r.seq, at: r.sent})
 		b.refused = true
 		return true
 	}

@@ -1,0 +1,102 @@
+package tcp
+
+// sending is a send that the peer has not taken.
+type sending struct {
+	transfer
+	eager  bool // it goes before its ready, which need not come
+	agreed bool // its ready has come
+}
+
+// refusal is the end of a Comm whose sides differ about the length of a message.
+type refusal struct {
+	seq, sent, posted uint64
+}
+
+// match issues sends, in order: those of which the receive is known to be posted, and those that may go before; c.mu is held.
+func (c *Comm) match() {
+	for c.issued < c.sends.len() && c.refusal == nil {
+		seq, s := c.firstSend+uint64(c.issued), c.sends.ref(c.issued)
+		switch {
+		case c.ready.len() > 0:
+			if !c.agree(seq, s, c.ready.pop()) {
+				return
+			}
+		case !c.hurry(seq, s):
+			return
+		}
+		c.issued++
+	}
+}
+
+// agree notes the length of the receive of a send, and issues what has not gone yet. It reports false if the lengths differ. c.mu is held.
+func (c *Comm) agree(seq uint64, s *sending, posted uint64) bool {
+	c.settle(s)
+	if posted != uint64(len(s.buf)) {
+		c.refusal = &refusal{seq, uint64(len(s.buf)), posted}
+		c.poke(0)
+		return false
+	}
+	if !s.eager {
+		c.issue(outgoing{seq: seq, buf: s.buf, piece: len(s.buf)})
+	}
+	return true
+}
+
+// issue lets the writers have a message; c.mu is held.
+func (c *Comm) issue(o outgoing) {
+	if o.piece <= maxWhole {
+		c.whole.push(o)
+		c.poke(0)
+		return
+	}
+	o.piece = pieceSize(len(o.buf), len(c.conns), c.sums, c.striped.len() > 0)
+	c.striped.push(o)
+	for k := range c.conns {
+		c.poke(k)
+	}
+}
+
+// onReady notes that the peer has posted a receive. It says nothing of those for which it has the message already.
+func (c *Comm) onReady(h header) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h.seq < c.nextReady || h.seq-c.firstSend >= maxPosted {
+		return broken(h, "want number %d, below %d", c.nextReady, c.firstSend+maxPosted)
+	}
+	issued := c.firstSend + uint64(c.issued)
+	for ; c.nextReady < h.seq; c.nextReady++ {
+		if c.nextReady >= issued || !c.sends.ref(int(c.nextReady-c.firstSend)).eager {
+			return broken(h, "want number %d", c.nextReady)
+		}
+	}
+	c.nextReady++
+	if h.seq < issued {
+		c.agree(h.seq, c.sends.ref(int(h.seq-c.firstSend)), h.at)
+	} else {
+		c.ready.push(h.at)
+	}
+	c.match()
+	return nil
+}
+
+// onDone completes the sends that the peer has taken.
+func (c *Comm) onDone(h header) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h.at != 0 || h.seq < c.firstSend || h.seq >= c.firstSend+uint64(c.issued) {
+		return broken(h, "%d messages are under way from number %d", c.issued, c.firstSend)
+	}
+	for c.firstSend <= h.seq {
+		s := c.sends.ref(0)
+		if !s.agreed && !s.eager {
+			return broken(h, "number %d cannot be taken: its receive is not posted", c.firstSend)
+		}
+		c.settle(s)
+		c.firstSend++
+		c.issued--
+		c.sends.pop().done.Complete(nil)
+	}
+	c.nextReady = max(c.nextReady, c.firstSend)
+	c.match()
+	return nil
+}
