@@ -99,6 +99,8 @@ func groupOf(m wire.Message) uint32 {
 		return m.Group
 	case *wire.Rule:
 		return m.Group
+	case *wire.Find:
+		return m.Group
 	default:
 		return layout.MetaGroup // no shard has this number
 	}

@@ -137,6 +137,8 @@ func (s *State) dispatch(p *prepared) ([]wire.Answer, error) {
 	case *wire.Restore:
 		a, err := s.restore(m)
 		return []wire.Answer{a}, err
+	case *wire.Sweep:
+		return []wire.Answer{s.sweepTime(m)}, nil
 	}
 	if p.entry.Check != nil {
 		return nil, s.check(*p.entry.Check)

@@ -170,7 +170,7 @@ func (s *State) create(j *job, spec wire.Table) error {
 	if err != nil {
 		return fmt.Errorf("create table %q of job %q: %w", spec.Name, j.Name, err)
 	}
-	s.slots++
+	s.slots += t.slots()
 	j.addTable(t)
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"hcclps/ps/layout"
 	"hcclps/ps/table"
@@ -66,7 +67,10 @@ func (s *State) restoreHead(m *wire.Restore) (why string, err error) {
 	for _, t := range j.Tables {
 		if t != nil {
 			s.slots++
-			t.Slot = s.slots
+			if t.Slot = s.slots; t.SeenSlot != 0 {
+				s.slots++
+				t.SeenSlot = s.slots
+			}
 		}
 	}
 	s.writers = append(s.writers, h.Writers...)
@@ -78,7 +82,7 @@ func (s *State) restoreHead(m *wire.Restore) (why string, err error) {
 	if err := j.restore(s); err != nil {
 		s.slots, s.writers = slots, s.writers[:from]
 		for _, t := range j.Tables { // those that were made
-			err = errors.Join(err, t.Rows.Close())
+			err = errors.Join(err, t.Close())
 		}
 		return err.Error(), nil
 	}
@@ -90,21 +94,23 @@ func (s *State) restoreHead(m *wire.Restore) (why string, err error) {
 
 // restorePages puts pages in their place.
 func (j *job) restorePages(m *wire.Restore) (why string) {
-	t := j.table(m.Table)
+	stores := j.stores()
+	at := slices.IndexFunc(stores, func(t store) bool { return t.id == m.Table })
 	pages, err := wire.DecodePages(m.Data)
 	switch {
 	case err != nil:
 		return err.Error()
-	case t == nil:
+	case at < 0:
 		return fmt.Sprintf("table %d does not exist", m.Table)
 	}
+	rows := stores[at].rows
 	for _, p := range pages {
 		data := p.Data
 		if j.Writers != 0 {
-			data = renumbered(data, t.Rows.Spec().Stride(), func(n uint16) uint16 { return n + j.Writers })
+			data = renumbered(data, rows.Spec().Stride(), func(n uint16) uint16 { return n + j.Writers })
 		}
-		if err := t.Rows.Load(table.PageID{Partition: p.Partition, Page: p.Page}, data); err != nil {
-			return fmt.Sprintf("table %q: %v", t.Spec.Name, err)
+		if err := rows.Load(table.PageID{Partition: p.Partition, Page: p.Page}, data); err != nil {
+			return fmt.Sprintf("table %d: %v", m.Table, err)
 		}
 	}
 	return ""

@@ -39,10 +39,14 @@ func (s *State) item(it *wire.Item, p *preparedItem) ([]wire.Answer, error) {
 	if err := s.update(j, it, p, who); err != nil {
 		return nil, err
 	}
+	complete := j.Applied
 	if j.Params.Sync == wire.BSP {
 		s.countAll(j, it, who)
 	} else {
 		s.countOne(j, it, who[0].worker)
+	}
+	if j.Applied != complete {
+		s.sweep(j)
 	}
 	for i := range answers {
 		answers[i] = who[i].worker.answer(j, wire.OK, "")
@@ -167,8 +171,11 @@ func (s *State) update(j *job, it *wire.Item, p *preparedItem, who []admission) 
 			s.digest.word(uint64(t.Slot))
 			u = &hashing{inner: u, sum: &s.digest}
 		}
-		if err := t.Apply(sec, stamp, u); err != nil {
+		if err := t.Apply(sec, j.stamped(t, stamp), u); err != nil {
 			return fmt.Errorf("job %q: %w", j.Name, err)
+		}
+		if !s.cfg.Alone {
+			s.digest.word(t.Kept.Refused)
 		}
 	}
 	return nil

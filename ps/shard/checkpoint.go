@@ -156,21 +156,21 @@ func (g *Group) take(j *job) error {
 // captureJob is capture of one job's tables.
 func (s *State) captureJob(j *job, lock sync.Locker) (*capture, error) {
 	c := &capture{lock: lock}
-	for _, t := range j.Tables {
-		pages := t.Rows.Capture()
+	for _, t := range j.stores() {
+		pages := t.rows.Capture()
 		if pages == nil {
 			c.Release()
-			return nil, fmt.Errorf("capture table %q of job %q: a snapshot is being written", t.Spec.Name, j.Name)
+			return nil, fmt.Errorf("capture table %d of job %q: a snapshot is being written", t.id, j.Name)
 		}
-		c.tables = append(c.tables, captured{slot: t.Slot, id: t.Spec.ID, pages: pages})
+		c.tables = append(c.tables, captured{slot: t.slot, id: t.id, pages: pages})
 	}
 	return c, nil
 }
 
 // bytes is about what the pages of a job's tables come to.
 func (j *job) bytes() (n int64) {
-	for _, t := range j.Tables {
-		n += t.Rows.Stats().Rows * int64(t.Rows.Spec().Stride())
+	for _, t := range j.stores() {
+		n += t.rows.Stats().Rows * int64(t.rows.Spec().Stride())
 	}
 	return n
 }

@@ -84,8 +84,10 @@ func (g *Group) reserveTable(ctx context.Context, t *tab, rows int) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, reserveTimeout)
 	defer cancel()
-	if err := t.Rows.Reserve(ctx, rows); err != nil {
-		g.cfg.Logger.Warn("snapshot holds more copies than its budget", "group", g.cfg.Group, "table", t.Spec.Name, "err", err)
+	for _, st := range t.stores() {
+		if err := st.rows.Reserve(ctx, rows); err != nil {
+			g.cfg.Logger.Warn("snapshot holds more copies than its budget", "group", g.cfg.Group, "table", t.Spec.Name, "err", err)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"testing"
+	"time"
 
 	"hcclps/ps/wire"
 )
@@ -37,7 +38,7 @@ func (d *draws) entry(s *State) []byte {
 			params = j.Params
 		}
 	}
-	switch d.n(9) {
+	switch d.n(10) {
 	case 0:
 		t := d.target()
 		return wire.AppendEntry(nil, wire.Entry{Message: &wire.Fence{Target: t, Params: params, Rank: uint32(t.Worker[0]-'a') % 2, Owner: "o\xff"}})
@@ -54,6 +55,10 @@ func (d *draws) entry(s *State) []byte {
 			m.Rows = wire.AppendRow(m.Rows, wire.Row{Key: k, Step: 9, Sightings: uint16(d.n(9)), Values: values})
 		}
 		return wire.AppendEntry(nil, wire.Entry{Message: m})
+	case 6:
+		return wire.AppendEntry(nil, wire.Entry{Message: &wire.Sweep{
+			Group: 1, Job: "j", Table: uint32(1 + d.n(2)), Time: uint64(d.n(256)) << 24, From: uint32(d.n(4)) << 8, To: uint32(d.n(8)) << 8,
+		}})
 	default:
 		items := make([]wire.Item, 1+d.n(2))
 		for i := range items {
@@ -67,6 +72,8 @@ func (d *draws) plan(clock uint64, params wire.JobParams) wire.Plan {
 	p := wire.Plan{ID: uint64(1 + d.n(6)), Kind: wire.PlanKind(d.n(5)), T: clock + uint64(d.n(3))}
 	p.Table = testTable(uint32(1+d.n(2)), uint32(1+d.n(2)))
 	p.Table.Optimizer, p.Table.Params = []string{"sgd", "adagrad", "adam", "none"}[d.n(4)], nil
+	p.Table.Admit = []wire.Admit{{}, {Kind: wire.AdmitCount, Count: 2}, {Kind: wire.AdmitBloom, Count: 2, Bits: 16}, {Kind: wire.AdmitProb, P: 0.5}}[d.n(4)]
+	p.Table.Evict = []wire.Evict{{}, {Age: 2, Norm: 1}, {HalfLife: 2, Rows: 1024}, {TTL: time.Second}, {Rows: 1}}[d.n(5)]
 	p.Table.NonFinite = []string{"reject", "zero", "clip"}[d.n(3)]
 	p.Join = wire.Fence{Target: d.target(), Params: params, Rank: uint32(d.n(2))}
 	p.Worker, p.Incarnation, p.Why, p.Rate = p.Join.Worker, p.Join.Incarnation, "why", float32(d.n(4))/2
@@ -207,6 +214,11 @@ func rowsOf(s *State) []byte {
 		for _, t := range s.jobs[name].Tables {
 			out = binary.LittleEndian.AppendUint32(out, t.Slot)
 			out = scanTable(out, t, 0, true, 0)
+			if t.Seen != nil {
+				seen := *t.Table
+				seen.Rows = t.Seen
+				out = scanTable(out, &tab{Table: &seen}, 0, true, 0)
+			}
 		}
 	}
 	return out

@@ -169,6 +169,7 @@ func (g *Group) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { g.fresh.run(ctx, g.log) })
 	wg.Go(func() { g.save(ctx) })
+	wg.Go(func() { g.tellTime(ctx) })
 	err := g.log.Run(ctx)
 	cancel()
 	wg.Wait()

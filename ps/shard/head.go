@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"hcclps/ps/table"
 	"hcclps/ps/wire"
@@ -113,8 +112,13 @@ func (j *job) restore(s *State) error {
 		if err != nil {
 			return err
 		}
-		n.Opt = t.Opt
 		j.Tables = append(j.Tables, n)
+		if t.SeenSlot != n.SeenSlot || n.SeenSlot > s.slots {
+			return fmt.Errorf("table %q has the slots %d and %d", t.Spec.Name, t.Slot, t.SeenSlot)
+		}
+		if err := n.Restore(t.Opt, t.Kept); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -144,8 +148,10 @@ func unpackPage(v uint64) (slot uint32, id table.PageID) {
 func (s *State) load(page uint64, data []byte) error {
 	slot, id := unpackPage(page)
 	for _, name := range s.names() {
-		if i := slices.IndexFunc(s.jobs[name].Tables, func(t *tab) bool { return t.Slot == slot }); i >= 0 {
-			return s.jobs[name].Tables[i].Rows.Load(id, data)
+		for _, t := range s.jobs[name].stores() {
+			if t.slot == slot {
+				return t.rows.Load(id, data)
+			}
 		}
 	}
 	return fmt.Errorf("load page %v: table slot %d does not exist", id, slot)

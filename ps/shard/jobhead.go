@@ -47,10 +47,14 @@ func (s *State) headOf(j *job) head {
 	}
 	for _, t := range j.Tables {
 		u := *t.Table
-		c.Tables = append(c.Tables, &tab{&u, t.Slot})
+		u.Kept.Marks = slices.Clone(u.Kept.Marks)
+		c.Tables = append(c.Tables, &tab{&u, t.Slot, t.SeenSlot})
 	}
 	return head{Version: jobHeadVersion, HashSeed: s.cfg.HashSeed, Writers: slices.Clone(s.writers), Job: &c}
 }
+
+// seenName is added to the name of a table for what its admission remembers.
+const seenName = " (sightings)"
 
 // tables describes the tables for a checkpoint.
 func (h *head) tables() []checkpoint.Table {
@@ -62,6 +66,12 @@ func (h *head) tables() []checkpoint.Table {
 		out = append(out, checkpoint.Table{
 			ID: t.Spec.ID, Name: t.Spec.Name, Shape: t.Spec.Shape, Dim: t.Spec.Dim, Slots: uint32(spec.Slots), Schema: schema, State: state,
 		})
+	}
+	for _, t := range h.Job.Tables {
+		if t.Seen != nil {
+			schema, _ := json.Marshal(t.Spec)
+			out = append(out, checkpoint.Table{ID: wire.SeenTable(t.Spec.ID), Name: t.Spec.Name + seenName, Dim: uint32(t.Seen.Spec().Dim), Schema: schema})
+		}
 	}
 	return out
 }
@@ -177,6 +187,8 @@ func (j *job) merge(o *job) error {
 		if why := differs(j.Tables[i].Spec, t.Spec); why != "" {
 			return fmt.Errorf("job %q: %s", j.Name, why)
 		}
+		mine := &j.Tables[i].Kept // each shard counts its own; of the times one shard's do
+		mine.Refused, mine.Evicted, mine.Time = 0, 0, max(mine.Time, t.Kept.Time)
 	}
 	j.Clock, j.Applied = max(j.Clock, o.Clock), max(j.Applied, o.Applied)
 	for _, w := range o.Workers {

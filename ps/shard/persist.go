@@ -58,13 +58,13 @@ func (s *State) capture(lock sync.Locker, last *lastSnapshot) (*capture, error) 
 	}
 	c := &capture{lock: lock, head: head, last: last}
 	for _, name := range s.names() {
-		for _, t := range s.jobs[name].Tables {
-			pages := t.Rows.Capture()
+		for _, t := range s.jobs[name].stores() {
+			pages := t.rows.Capture()
 			if pages == nil {
 				c.Release()
-				return nil, fmt.Errorf("capture table %q of job %q: an earlier snapshot is still being written", t.Spec.Name, name)
+				return nil, fmt.Errorf("capture table %d of job %q: an earlier snapshot is still being written", t.id, name)
 			}
-			c.tables = append(c.tables, captured{slot: t.Slot, pages: pages})
+			c.tables = append(c.tables, captured{slot: t.slot, pages: pages})
 		}
 	}
 	return c, nil
@@ -177,9 +177,9 @@ func restore(r io.Reader, cfg StateConfig, last *lastSnapshot) (*State, error) {
 func (s *State) epochs() map[uint32]uint32 {
 	epochs := map[uint32]uint32{}
 	for _, name := range s.names() {
-		for _, t := range s.jobs[name].Tables {
-			c := t.Rows.Capture()
-			epochs[t.Slot] = c.Epoch()
+		for _, t := range s.jobs[name].stores() {
+			c := t.rows.Capture()
+			epochs[t.slot] = c.Epoch()
 			c.Close()
 		}
 	}

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -124,13 +125,22 @@ func (sc *script) run(words []string) []string {
 		return sc.apply(wire.Entry{Message: &wire.Finish{Target: sc.person(words[1]), Step: sc.num(a, "step")}})
 	case "push": // NAME/INC,... step= part= rows= cursor= rates=TABLE@FACTOR TABLE:KEY=VALUE,... (each contributor's)
 		return sc.apply(wire.Entry{Steps: []wire.Item{sc.item(words[1:])}})
-	case "hold": // id= t= table=ID [dim= policy=] | expel=NAME/INC | join=NAME/INC rank= | rate= | stop
+	case "hold": // id= t= table=ID [dim= policy= admit= evict=] | expel=NAME/INC | join=NAME/INC rank= | rate= | stop
 		return sc.apply(wire.Entry{Message: &wire.Hold{Group: 1, Job: "j", Plan: sc.plan(a)}})
 	case "release": // id= [drop]
 		_, drop := a["drop"]
 		return sc.apply(wire.Entry{Message: &wire.Release{Group: 1, Job: "j", Plan: sc.num(a, "id"), Drop: drop}})
 	case "put": // NAME/INC load= table= [complete] KEY=VALUE,...
 		return sc.apply(wire.Entry{Message: sc.put(words[1:])})
+	case "sweep": // table= time= from= to=
+		return sc.apply(wire.Entry{Message: &wire.Sweep{Group: 1, Job: "j", Table: uint32(sc.num(a, "table")), Time: sc.num(a, "time"), From: uint32(sc.num(a, "from")), To: uint32(sc.num(a, "to"))}})
+	case "tables":
+		var out []string
+		for _, t := range sc.s.jobs["j"].Tables {
+			s := t.status()
+			out = append(out, fmt.Sprintf("%s rows=%d admitted=%d refused=%d evicted=%d waiting=%d", s.Name, s.Rows, s.Admitted, s.Refused, s.Evicted, s.Waiting))
+		}
+		return out
 	case "row": // TABLE KEY
 		id, _ := strconv.ParseUint(words[1], 10, 32)
 		key, _ := strconv.ParseUint(words[2], 10, 64)
@@ -140,7 +150,7 @@ func (sc *script) run(words []string) []string {
 		}
 		r, ok := t.Rows.Row(key)
 		if !ok {
-			return []string{"no row"}
+			return []string{fmt.Sprintf("no row sightings=%d", t.Sightings(key))}
 		}
 		return []string{fmt.Sprintf("%v step=%d sightings=%d writer=%d", r.Values, r.Step, r.Sightings, r.Writer)}
 	case "state":
@@ -187,6 +197,12 @@ func (sc *script) plan(a map[string]string) wire.Plan {
 		p.Kind, p.Table = wire.PlanTable, testTable(uint32(sc.num(a, "table")), uint32(max(1, sc.num(a, "dim"))))
 		if a["policy"] != "" {
 			p.Table.NonFinite = a["policy"]
+		}
+		var err1, err2 error
+		p.Table.Admit, err1 = wire.ParseAdmit(a["admit"])
+		p.Table.Evict, err2 = wire.ParseEvict(a["evict"])
+		if err := errors.Join(err1, err2); err != nil {
+			sc.t.Fatal(err)
 		}
 	case a["expel"] != "":
 		who := sc.person(a["expel"])

@@ -37,6 +37,9 @@ func (g *Group) Serve(ctx context.Context, m wire.Message, bodyLen int, r Reques
 	case *wire.Rule:
 		a, body := g.rule(ctx, m)
 		g.reply(r, a, body)
+	case *wire.Find:
+		a, body := g.find(ctx, m)
+		g.reply(r, a, body)
 	case *wire.Put:
 		g.reply(r, g.put(ctx, m, bodyLen, r))
 	case *wire.Checkpoint:

@@ -137,7 +137,7 @@ func (s *State) Close() error {
 	var errs []error
 	for _, name := range s.names() {
 		for _, t := range s.jobs[name].Tables {
-			errs = append(errs, t.Rows.Close())
+			errs = append(errs, t.Close())
 		}
 	}
 	return errors.Join(errs...)

@@ -56,6 +56,9 @@ func (g *Group) Status(waiting bool) wire.GroupStatus {
 				Worker: w.Name, Rank: w.Rank, Incarnation: w.Incarnation, Done: w.Done, State: w.Session.String(), Owner: w.Owner,
 			})
 		}
+		for _, t := range j.Tables {
+			s.Tables = append(s.Tables, t.status())
+		}
 		if waiting {
 			s.Waiting = append(g.inbox.waits(j), g.parked.waits(j)...)
 		}
@@ -79,8 +82,10 @@ func (g *Group) Size() (rows, bytes int64) {
 	defer g.mu.RUnlock()
 	for _, j := range g.state.jobs {
 		for _, t := range j.Tables {
-			s := t.Rows.Stats()
-			rows, bytes = rows+s.Rows, bytes+s.Bytes
+			for _, st := range t.stores() {
+				bytes += st.rows.Stats().Bytes
+			}
+			rows += t.Rows.Stats().Rows
 		}
 	}
 	return rows, bytes

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 
+	"hcclps/ps/table"
 	"hcclps/ps/update"
 	"hcclps/ps/wire"
 )
@@ -14,6 +15,8 @@ import (
 type tab struct {
 	*update.Table
 	Slot uint32 // order of creation in this shard, from 1
+	// SeenSlot is that of what the admission of keys remembers; 0: nothing.
+	SeenSlot uint32 `json:",omitzero"`
 }
 
 // newTab makes an empty table.
@@ -22,7 +25,43 @@ func newTab(spec wire.Table, slot uint32, cfg StateConfig) (*tab, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tab{t, slot}, nil
+	made := &tab{Table: t, Slot: slot}
+	if t.Seen != nil {
+		made.SeenSlot = slot + 1
+	}
+	return made, nil
+}
+
+// slots is how many places in snapshots the table has.
+func (t *tab) slots() uint32 {
+	if t.Seen != nil {
+		return 2
+	}
+	return 1
+}
+
+// store is rows that have a place of their own in snapshots and checkpoints.
+type store struct {
+	slot uint32 // in snapshots
+	id   uint32 // in checkpoints
+	rows *table.Table
+}
+
+// stores lists the rows of a table, and what its admission remembers.
+func (t *tab) stores() []store { return (&job{Tables: []*tab{t}}).stores() }
+
+// stores lists those of all tables, by ascending id.
+func (j *job) stores() []store {
+	var out []store
+	for _, t := range j.Tables {
+		out = append(out, store{t.Slot, t.Spec.ID, t.Rows})
+	}
+	for _, t := range j.Tables {
+		if t.Seen != nil {
+			out = append(out, store{t.SeenSlot, wire.SeenTable(t.Spec.ID), t.Seen})
+		}
+	}
+	return out
 }
 
 // differs says how two descriptions of a table differ, or nothing.

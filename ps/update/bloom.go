@@ -77,6 +77,19 @@ func (b *bloom) sight(keys []uint64, st table.Stamp, admit func(i int)) error {
 	return nil
 }
 
+func (b *bloom) sightings(key uint64) uint32 {
+	block, slots := b.place(key)
+	r, ok := b.seen.Row(block)
+	if !ok {
+		return 0
+	}
+	counters, least := vec.BytesOfFloats(r.Values), uint8(maxCounter)
+	for i := range probes {
+		least = min(least, counters[slots>>(blockShift*i)&63])
+	}
+	return uint32(least)
+}
+
 // raising is the updater that counts the keys of a block.
 type raising struct {
 	least uint8

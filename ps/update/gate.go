@@ -13,6 +13,8 @@ type gate interface {
 	// sight counts a sighting of keys, which ascend and have no row, and calls admit with the place in keys of each that is to get one,
 	// places ascending.
 	sight(keys []uint64, st table.Stamp, admit func(i int)) error
+	// sightings is how many a key without a row has.
+	sightings(key uint64) uint32
 }
 
 // newGate makes the gate of a table, and what it remembers beside rows: nil if it needs no memory.
@@ -70,6 +72,14 @@ func appendRows(out, s wire.Section, from, to int) wire.Section {
 	return out
 }
 
+// Sightings is how many steps had a gradient for a key that has no row, as far as the table's admission remembers.
+func (t *Table) Sightings(key uint64) uint32 {
+	if t.gate == nil {
+		return 0
+	}
+	return t.gate.sightings(key)
+}
+
 // scratch is memory of a table that gates.
 type scratch struct {
 	keys    []uint64
@@ -103,6 +113,8 @@ func (c chance) sight(keys []uint64, st table.Stamp, admit func(i int)) error {
 	return nil
 }
 
+func (chance) sightings(uint64) uint32 { return 0 }
+
 // counted admits at a sighting of a given number. A key that waits has a row of one value, its sightings, in a table of its own.
 type counted struct {
 	seen  *table.Table
@@ -132,6 +144,14 @@ func (c *counted) sight(keys []uint64, st table.Stamp, admit func(i int)) error 
 	}
 	c.seen.Delete(c.ready)
 	return nil
+}
+
+func (c *counted) sightings(key uint64) uint32 {
+	r, ok := c.seen.Row(key)
+	if !ok {
+		return 0
+	}
+	return uint32(r.Values[0])
 }
 
 // counting is the updater that counts.

@@ -23,6 +23,9 @@ func TestTablesThatCannotBeAreRefused(t *testing.T) {
 		"policy":           func(w *wire.Table) { w.NonFinite = "ignore" },
 		"floor":            func(w *wire.Table) { w.Schedule.Floor = 2 },
 		"unknown name":     func(w *wire.Table) { w.Optimizer = "sgdd" },
+		"a dense tensor":   func(w *wire.Table) { w.Shape, w.Admit = []uint32{2}, wire.Admit{Kind: wire.AdmitProb, P: 1} },
+		"0 sightings":      func(w *wire.Table) { w.Admit.Kind = wire.AdmitCount },
+		"rows 5":           func(w *wire.Table) { w.Evict.Rows = 5 },
 		"has no parameter": func(w *wire.Table) { w.InitParams = map[string]float64{"value": 1} },
 	} {
 		w := spec()

@@ -184,6 +184,24 @@ type JobStatus struct {
 	Duplicate uint64         `json:"duplicate_pushes"` // answered from a stored answer by this replica since its start
 	Workers   []WorkerStatus `json:"workers"`
 	Waiting   []Wait         `json:"waiting,omitempty"`
+	Tables    []TableStatus  `json:"tables,omitempty"`
+}
+
+// TableStatus is a table on a replica.
+type TableStatus struct {
+	ID           uint32   `json:"id"`
+	Name         string   `json:"name"`
+	Dim          uint32   `json:"dim"`
+	Shape        []uint32 `json:"shape,omitempty"` // of a dense tensor
+	Admit        string   `json:"admit,omitempty"`
+	Evict        string   `json:"evict,omitempty"`
+	Rows         int64    `json:"rows"`
+	Bytes        int64    `json:"bytes"`                   // all memory, WaitingBytes with it
+	Admitted     uint64   `json:"admitted"`                // rows ever made
+	Refused      uint64   `json:"refused"`                 // gradients of keys that were not admitted
+	Evicted      uint64   `json:"evicted"`                 // rows
+	Waiting      int64    `json:"waiting,omitempty"`       // keys with sightings and without a row; of a Bloom filter its blocks
+	WaitingBytes int64    `json:"waiting_bytes,omitempty"` // of what admission remembers
 }
 
 // WorkerStatus is a worker on a replica.

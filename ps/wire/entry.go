@@ -6,7 +6,7 @@ import "fmt"
 const EntryVersion = 2
 
 // Kinds of log entries of a shard: the second byte. A fence, a finish, a
-// hold, a release and a put are logged as they were asked for; pushes are logged
+// hold, a release, a put and a sweep are logged as they were asked for; pushes are logged
 // as steps.
 const (
 	entrySteps   = 1
@@ -17,7 +17,7 @@ const (
 // Entry is one entry of a shard's log: exactly one of its fields is set.
 type Entry struct {
 	Steps   []Item  // pushes
-	Message Message // *Fence, *Finish, *Hold, *Release, *Put, *Checkpoint or *Restore
+	Message Message // *Fence, *Finish, *Hold, *Release, *Put, *Checkpoint, *Restore or *Sweep
 	Check   *Check
 }
 
@@ -129,7 +129,7 @@ func DecodeEntry(b []byte) (Entry, error) {
 			return e, err
 		}
 		switch m.(type) {
-		case *Fence, *Finish, *Hold, *Release, *Put, *Checkpoint, *Restore:
+		case *Fence, *Finish, *Hold, *Release, *Put, *Checkpoint, *Restore, *Sweep:
 			e.Message = m
 			return e, nil
 		}

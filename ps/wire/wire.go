@@ -40,7 +40,9 @@ const (
 	KindScan    Kind = 8 // rows in key order: Scan
 	KindPut     Kind = 9 // rows as they are, before the first step: Put
 
-	KindRule Kind = 10 // what a table's optimizer remembers: Rule
+	KindRule  Kind = 10 // what a table's optimizer remembers: Rule
+	KindSweep Kind = 11 // logged only: rows outlive their time: Sweep
+	KindFind  Kind = 12 // one row: Find
 
 	KindCheckpoint Kind = 13 // how far this shard's part of a checkpoint is, or its end: Checkpoint
 	KindRestore    Kind = 14 // a piece of a job as a checkpoint has it: Restore
@@ -122,6 +124,10 @@ func Decode(head []byte) (Message, error) {
 		m = &Put{}
 	case KindRule:
 		m = &Rule{}
+	case KindSweep:
+		m = &Sweep{}
+	case KindFind:
+		m = &Find{}
 	case KindCheckpoint:
 		m = &Checkpoint{}
 	case KindRestore:

@@ -48,6 +48,8 @@ func messages() []wire.Message {
 		&wire.Scan{Target: target(), Table: 2, After: 17, First: true, Limit: 100},
 		&wire.Put{Target: target(), Load: 5, Table: 2, Rule: wire.RuleState{Steps: 7, Pow: [2]float64{0.5, 0.25}}, Rows: wire.AppendRow(nil, wire.Row{Key: 9, Sightings: 3, Values: []float32{1, 2}}), Complete: true, Wait: true},
 		&wire.Rule{Target: target(), Table: 2},
+		&wire.Sweep{Group: 3, Job: "clicks", Table: 2, Time: 1e18, From: 5, To: 9},
+		&wire.Find{Group: 3, Job: "clicks", Table: 2, Key: 1 << 63},
 		&wire.Hold{Group: 3, Job: "clicks", Plan: wire.Plan{ID: 6, Kind: wire.PlanCheckpoint, T: 8, Checkpoint: 70, Base: 60}},
 		&wire.Release{Group: 3, Job: "clicks", Plan: 6, Cuts: []wire.Cut{{Worker: "worker-1", Step: 8}}},
 		&wire.Checkpoint{Group: 3, Job: "clicks", ID: 70, Do: wire.CheckpointDrop},
