@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -22,6 +21,7 @@ import (
 	"hcclps/p2p/hccl/acl"
 	"hcclps/ps"
 	"hcclps/ps/layout"
+	"hcclps/worker"
 )
 
 // reportDirEnv is the folder in which workers started by launch leave their
@@ -51,6 +51,10 @@ func launchCommand() *cli.Command {
 			&cli.StringFlag{Name: "kill-leader-every", Usage: "kill the leader of the next group every `D` (a duration, or Nsteps)"},
 			&cli.StringFlag{Name: "kill-worker-every", Usage: "kill the next worker every `D` (a duration, or Nsteps)"},
 			&cli.StringFlag{Name: "kills", Value: "20,5", Usage: "at most `L,W` leader and worker kills"},
+			&cli.IntFlag{
+				Name: "max-rebuilds", Value: worker.DefaultMaxRebuilds,
+				Usage: "start a worker again that dies while the others go on without it, at most `N` times in all; default: what PROGRAM has as --max-rebuilds",
+			},
 			&cli.StringFlag{Name: "ps-server", Usage: "`PATH` of ps-server; default: beside this program, else in PATH"},
 			&cli.BoolFlag{Name: "tcp", Usage: "servers listen on loopback ports, not on Unix sockets"},
 			program.ProfileFlag("; for out.json workers write out.RANK.json, servers out.NAME.json"),
@@ -88,6 +92,7 @@ type launcher struct {
 	devices   devices
 	plan      killPlan
 	procs     *processes
+	meeting   *meeting
 }
 
 func newLauncher(c *cli.Context) (*launcher, error) {
@@ -102,6 +107,9 @@ func newLauncher(c *cli.Context) (*launcher, error) {
 		if err := layoutFits(n, l.replicas(), c.Int("shards")); err != nil {
 			return nil, err
 		}
+	}
+	if err := l.withoutServers(); err != nil {
+		return nil, err
 	}
 	log, err := program.Logger(c)
 	if err != nil {
@@ -151,6 +159,9 @@ func newLauncher(c *cli.Context) (*launcher, error) {
 		return nil, err
 	}
 	l.procs = newProcesses(c.App.Writer, c.App.ErrWriter, log)
+	if l.procs.most, err = l.restarts(); err != nil {
+		return nil, err
+	}
 	l.procs.env = shareVariable(cpuShare(os.Environ(), runtime.GOMAXPROCS(0), len(l.addrs)+c.Int("workers")))
 	return l, l.findToken()
 }
@@ -230,6 +241,12 @@ func (l *launcher) run(ctx context.Context) error {
 		return err
 	}
 	defer stopWatching()
+	if l.meeting, err = l.openMeeting(ctx); err != nil {
+		return err
+	}
+	defer l.meeting.run(ctx, cancel)()
+	defer l.procs.stopWorkers() // before the place where they meet is closed
+	l.procs.living = l.meeting.living
 	names, err := l.startWorkers()
 	if err != nil {
 		return err
@@ -238,11 +255,10 @@ func (l *launcher) run(ctx context.Context) error {
 	killing := make(chan struct{})
 	kctx, stopKilling := context.WithCancel(ctx)
 	go func() { defer close(killing); k.run(kctx) }()
-	err = l.procs.waitFor(ctx, names, len(l.addrs) == 0)
+	err = l.procs.waitFor(ctx, names)
 	stopKilling()
 	<-killing
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() == 2 {
+	if misused(err) {
 		return &program.UsageError{Err: err} // a worker said so
 	}
 	if err != nil {
@@ -365,6 +381,9 @@ func (l *launcher) worker(rank, port int) process {
 		fmt.Sprintf("HCCLPS_WORKER=worker-%d", rank), "HCCLPS_TOKEN_FILE="+l.token, reportDirEnv+"="+filepath.Join(l.dir, "reports"))
 	if len(l.addrs) > 0 {
 		env = append(env, "HCCLPS_SERVERS="+strings.Join(l.addrs, ","))
+	}
+	if at := l.meeting.address(); at != "" {
+		env = append(env, program.Env("rendezvous")[0]+"="+at)
 	}
 	if path := l.c.String("profile"); path != "" {
 		env = append(env, "HCCLPS_PROFILE="+path)

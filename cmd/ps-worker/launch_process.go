@@ -36,9 +36,12 @@ type processes struct {
 	log            *slog.Logger
 	env            []string                     // of each beside its own
 	onFailure      func(name string, err error) // a server ended that nobody killed
+	living         func() int                   // workers that are together, and go on without one that dies
+	most           int                          // times in all that one of those is started again which nobody killed
 	stopping       bool
 
 	mu       sync.Mutex
+	lost     int // workers that died so
 	children map[string]*child
 	json     []byte // rank 0's line of JSON, which report prints with more in it
 }
@@ -48,12 +51,13 @@ type child struct {
 	cmd      *exec.Cmd
 	killed   bool // by us, to be started again
 	restarts int
+	last     bool          // it is the one too many that was lost
 	ended    chan struct{} // closed when it has ended for good
 	err      error
 }
 
 func newProcesses(stdout, stderr io.Writer, log *slog.Logger) *processes {
-	return &processes{stdout: stdout, stderr: stderr, log: log, children: map[string]*child{}}
+	return &processes{stdout: stdout, stderr: stderr, log: log, living: func() int { return 0 }, children: map[string]*child{}}
 }
 
 func (all *processes) start(p process) error {
@@ -106,8 +110,7 @@ func (all *processes) reap(c *child, cmd *exec.Cmd) {
 	err := cmd.Wait()
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	if c.killed && !all.stopping {
-		all.log.Info("killed, starting again", "process", c.name)
+	if !all.stopping && (c.killed || all.missed(c, err)) {
 		c.restarts++
 		if err = all.spawn(c); err == nil {
 			return
@@ -123,6 +126,21 @@ func (all *processes) reap(c *child, cmd *exec.Cmd) {
 	}
 }
 
+// missed says whether a worker has died, by a signal that was not ours, without which the others go on; the lock is held. It is to be started again then, but
+// if it was the last that may be.
+func (all *processes) missed(c *child, err error) bool {
+	var exit *exec.ExitError
+	if !c.worker || !errors.As(err, &exit) || exit.ExitCode() >= 0 || all.living() == 0 {
+		return false
+	}
+	all.lost++
+	if c.last = all.lost > all.most; c.last {
+		return false
+	}
+	all.log.Warn("a worker died and is started again", "process", c.name, "why", err.Error(), "lost", all.lost, "most", all.most)
+	return true
+}
+
 // kill sends SIGKILL; the process is started again. It reports whether the
 // process was still there.
 func (all *processes) kill(name string) bool {
@@ -135,12 +153,13 @@ func (all *processes) kill(name string) bool {
 	default:
 	}
 	c.killed = true
+	all.log.Info("kill, to be started again", "process", name)
 	return syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) == nil
 }
 
-// waitFor returns when all of these have ended well, or one has not. With spare, one that was killed and started again is not waited for for long when
-// another has ended well, nor missed: the job was over before it came.
-func (all *processes) waitFor(ctx context.Context, names []string, spare bool) error {
+// waitFor returns when all of these have ended well, or one has not. Of workers that are together one that has failed is done without as long as the others go
+// on; and one that was started again is not waited for for long when others have ended well: the job was over before it came.
+func (all *processes) waitFor(ctx context.Context, names []string) error {
 	ended := make(chan *child, len(names))
 	for _, n := range names {
 		c := all.child(n)
@@ -149,33 +168,67 @@ func (all *processes) waitFor(ctx context.Context, names []string, spare bool) e
 			ended <- c
 		}()
 	}
-	var late error
-	well, impatient := 0, make(<-chan time.Time)
+	var failed error // the first
+	well, met, over := 0, false, time.Time{}
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
 	for left := len(names); left > 0; {
+		var c *child
 		select {
-		case c := <-ended:
+		case c = <-ended:
 			left--
-			switch {
-			case c.err == nil:
-				if well++; spare && well == 1 {
-					impatient = time.After(lateness)
-				}
-			case spare && all.again(c):
-				late = fmt.Errorf("%s ended: %w", c.name, c.err)
-			default:
-				return fmt.Errorf("%s ended: %w", c.name, c.err)
-			}
-		case <-impatient:
-			all.endLate(names)
+		case <-look.C:
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		}
+		living := all.living()
+		met = met || living > 0
+		switch {
+		case c == nil:
+		case c.err == nil:
+			well++
+			over = time.Now().Add(lateness)
+		default:
+			if failed == nil || c.last {
+				failed = all.failure(c)
+			}
+			if !met || c.last || misused(c.err) {
+				return failed
+			}
+		}
+		switch {
+		case living > 0 || !met:
+		case well == 0 && failed != nil:
+			return failed // nobody goes on
+		case well > 0 && time.Now().After(over):
+			all.endLate(names)
+			over = time.Now().Add(lateness)
 		}
 	}
 	if well > 0 {
 		return nil
 	}
-	return late
+	return failed
 }
+
+// failure says how a worker ended.
+func (all *processes) failure(c *child) error {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if c.last {
+		return fmt.Errorf("%s ended: %w: %d workers have died, and --max-rebuilds is %d", c.name, c.err, all.lost, all.most)
+	}
+	return fmt.Errorf("%s ended: %w", c.name, c.err)
+}
+
+// misused says whether a program has ended with a complaint of how it was called.
+func misused(err error) bool {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	return ok && exit.ExitCode() == 2
+}
+
+// lookEvery is how often it is looked who goes on.
+const lookEvery = 100 * time.Millisecond
 
 // lateness is how long a process that was started again is waited for when another has ended.
 const lateness = 10 * time.Second
@@ -204,19 +257,29 @@ func (all *processes) child(name string) *child {
 
 // stopAll ends workers, then servers: SIGTERM, and SIGKILL after ten seconds.
 func (all *processes) stopAll() {
+	all.stopWorkers()
+	all.stop(all.those(false))
+}
+
+// stopWorkers ends the workers, in the same way.
+func (all *processes) stopWorkers() {
 	all.mu.Lock()
 	all.stopping = true
-	var workers, servers []*child
+	all.mu.Unlock()
+	all.stop(all.those(true))
+}
+
+// those are the children of one kind.
+func (all *processes) those(workers bool) []*child {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	var out []*child
 	for _, c := range all.children {
-		if c.worker {
-			workers = append(workers, c)
-		} else {
-			servers = append(servers, c)
+		if c.worker == workers {
+			out = append(out, c)
 		}
 	}
-	all.mu.Unlock()
-	all.stop(workers)
-	all.stop(servers)
+	return out
 }
 
 func (all *processes) stop(cs []*child) {

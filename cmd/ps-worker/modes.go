@@ -38,6 +38,10 @@ func modeFlags() []cli.Flag {
 			Name: "flights", EnvVars: env("flights"),
 			Usage: "write the last collective operations into `DIR` when they fail, and on SIGQUIT, for ps-worker profile; default: the folder for temporary files",
 		},
+		&cli.StringFlag{
+			Name: "rendezvous", EnvVars: env("rendezvous"),
+			Usage: "`ADDR` where workers that sum gradients meet, if it is not at rank 0: launch says it",
+		},
 		&cli.IntFlag{Name: "max-rebuilds", Value: worker.DefaultMaxRebuilds, Usage: "allreduce: how often the others go on without a worker that is lost", EnvVars: env("max-rebuilds")},
 	}
 }
@@ -108,6 +112,9 @@ func (j *job) meet(ctx context.Context) (err error) {
 	})
 	if err != nil {
 		return program.Usage("--mode %v with %d workers: %w", cfg.Mode, cfg.World, err)
+	}
+	if at := j.c.String("rendezvous"); at != "" {
+		cfg.Meet.Master, cfg.Meet.Guest = at, true
 	}
 	return nil
 }

@@ -83,6 +83,7 @@ func (c *center) admit(h hello, to sink) (*seat, string) {
 	if why != "" {
 		return nil, why
 	}
+	c.cfg.Job = h.job // of a Host that was not told: that of whoever comes first
 	if old := c.seats[h.id]; old != nil {
 		c.remove(old, "its connection broke", true)
 		closeLine(old)
@@ -106,7 +107,7 @@ func (c *center) misfit(h hello) string {
 	switch {
 	case h.purpose != joining:
 		return fmt.Sprintf("this is the rendezvous (%s), the caller (%s) takes it for a rank", c.cfg.Info, h.info)
-	case h.job != c.cfg.Job:
+	case h.job != c.cfg.Job && c.cfg.Job != "":
 		return fmt.Sprintf("the rendezvous (%s) is for job %q, rank %d (%s) is of %q", c.cfg.Info, c.cfg.Job, h.from, h.info, h.job)
 	case len(c.seats) >= MaxSize && c.seats[h.id] == nil:
 		return fmt.Sprintf("the rendezvous (%s) has %d processes already", c.cfg.Info, len(c.seats))

@@ -32,6 +32,7 @@ type Config struct {
 	Rank, Size int    // of the first epoch: where a world is under way they mean nothing
 	LocalRank  int    // among the ranks of this host; for the user alone
 	Master     string // address of the rendezvous, where the world meets: that of rank 0, or of a Host
+	Guest      bool   // the rendezvous is a Host's: no rank takes its place, and Listen is where rank 0 too listens for ranks below it
 	// Listen is where this rank listens: rank 0 for the others to join, default Master; others for ranks below them, default any port of the
 	// interface by which they reach the rendezvous.
 	Listen string

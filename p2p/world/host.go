@@ -14,7 +14,7 @@ type Host struct {
 }
 
 // OpenHost listens at cfg.Listen, or cfg.Master, for ranks. Of cfg also Size, Network, Job, Host, Info, Heartbeat, Suspect, Gather, Least and Logger count; the
-// times and the job are those of the ranks. A Host that is not to run must be closed.
+// times and the job are those of the ranks. Without a job it is that of the first rank that comes. A Host that is not to run must be closed.
 func OpenHost(ctx context.Context, cfg Config) (*Host, error) {
 	cfg.Rank = 0
 	err := cfg.setDefaults(false)
@@ -33,6 +33,13 @@ func OpenHost(ctx context.Context, cfg Config) (*Host, error) {
 
 // Addr is where it listens: what ranks have as Master.
 func (h *Host) Addr() string { return h.center.door.ln.Addr().String() }
+
+// Living is how many ranks of the epoch under way are there, as far as the Host has heard; 0: there is none under way. It may be called at any time.
+func (h *Host) Living() int {
+	h.center.mu.Lock()
+	defer h.center.mu.Unlock()
+	return h.center.living()
+}
 
 // Run serves ranks until ctx ends, and closes the rendezvous. Ranks that have not left by then take it for lost. It runs once.
 func (h *Host) Run(ctx context.Context) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -191,6 +192,9 @@ func (j *joiner) dial(ctx context.Context, master string) error {
 
 // mayHost says whether the rendezvous may be here: the first is at rank 0, a later one where the last was, since there its address is.
 func (j *joiner) mayHost() bool {
+	if j.cfg.Guest {
+		return false
+	}
 	if j.past == nil {
 		return j.cfg.Rank == 0
 	}
@@ -271,7 +275,7 @@ func (j *joiner) hello(ctx context.Context) (hello, error) {
 // listen opens where ranks below this one will come to make pairs.
 func (j *joiner) listen(ctx context.Context) error {
 	at := j.cfg.Listen
-	if at == "" || j.cfg.Rank == 0 && j.cfg.Master != "" { // rank 0's is that of the rendezvous
+	if at == "" || j.cfg.Rank == 0 && j.cfg.Master != "" && !j.cfg.Guest { // rank 0's is that of the rendezvous
 		at = net.JoinHostPort(j.local, "0")
 	}
 	ln, err := j.cfg.Network.Listen(ctx, at)
@@ -284,7 +288,7 @@ func (j *joiner) listen(ctx context.Context) error {
 
 // address is where others dial this process.
 func (j *joiner) address() string {
-	if j.cfg.Advertise != "" && j.cfg.Rank != 0 && j.cfg.Master != "" {
+	if j.cfg.Advertise != "" && (j.cfg.Rank != 0 || j.cfg.Guest) && j.cfg.Master != "" {
 		return j.cfg.Advertise
 	}
 	return reachable(j.ln.Addr().String(), j.local)
@@ -292,11 +296,11 @@ func (j *joiner) address() string {
 
 // hostOf is the host of an address; that of a socket in the file system is this one.
 func hostOf(addr string) string {
+	if strings.HasPrefix(addr, "unix:") {
+		return "127.0.0.1"
+	}
 	if host, _, err := net.SplitHostPort(addr); err == nil {
 		return host
-	}
-	if len(addr) > 5 && addr[:5] == "unix:" {
-		return "127.0.0.1"
 	}
 	return addr
 }
