@@ -14,7 +14,7 @@ import (
 type caller struct{ s *Server }
 
 // Call asks the leader of a group until ctx ends.
-func (c caller) Call(ctx context.Context, group uint32, m wire.Message) (wire.Answer, error) {
+func (c caller) Call(ctx context.Context, group uint32, m wire.Message) (wire.Answer, []byte, error) {
 	l := c.s.Layout()
 	head := wire.Append(nil, m)
 	route := link.Route{
@@ -30,6 +30,7 @@ func (c caller) Call(ctx context.Context, group uint32, m wire.Message) (wire.An
 		},
 	}
 	var answer wire.Answer
+	var body []byte
 	_, err := route.Do(ctx, func(ctx context.Context, addr string) (link.Verdict, error) {
 		reply, err := c.s.client.Call(ctx, addr, link.Call{Head: head, Priority: link.Push})
 		if err != nil {
@@ -45,8 +46,9 @@ func (c caller) Call(ctx context.Context, group uint32, m wire.Message) (wire.An
 		case wire.Busy:
 			return link.Busy(time.Duration(answer.After) * time.Millisecond), fmt.Errorf("busy: %s", answer.Detail)
 		default:
+			body = reply.Body
 			return link.Done(), nil
 		}
 	})
-	return answer, err
+	return answer, body, err
 }

@@ -147,16 +147,19 @@ func (s *Server) openMeta(f formation) (*meta.Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	return meta.New(meta.Config{
+	return meta.New(s.saves(meta.Config{
 		Self: s.self.ID, Layout: s.Layout, Log: p.log, Stable: p.stable, Snapshots: p.snapshots, Transport: p.transport,
 		Bootstrap: p.bootstrap, Shards: caller{s}, Lease: s.cfg.Lease, Heartbeat: s.cfg.Heartbeat, Logger: s.log,
-	})
+	}))
 }
 
 func (s *Server) openShard(f formation, id uint32, logRoot string, inMemory bool, budget *shard.Budget, copies *table.Budget) (*shard.Group, error) {
 	cfg := shard.Config{
 		Group: id, Self: s.self.ID, Layout: s.Layout, Budget: budget, CopyBudget: copies,
 		Heartbeat: s.cfg.Heartbeat, Logger: s.log, Trace: s.cfg.Trace, Bugs: s.cfg.Bugs, Refuse: s.disk.Refuse,
+	}
+	if s.checkpoints != nil {
+		cfg.Folder, cfg.Rate = s.checkpoints, s.cfg.Checkpoint.rate()
 	}
 	if f.Scratch {
 		return shard.New(cfg)

@@ -22,18 +22,20 @@ import (
 // LocalConfig describes a cluster inside one process. The zero value is three
 // replicated servers in a temporary folder.
 type LocalConfig struct {
-	Servers    int             // default 3
-	Replicas   int             // default 3, or 1 with fewer than 3 servers
-	Scratch    bool            // one server without replication or log
-	Shards     int             // default 4
-	Dir        string          // default a temporary folder, removed at a clean end
-	Durability string          // default QuorumMemory
-	LogBudget  int64           // default 8 MiB a group
-	Memory     int64           // of each server, default a share of what the machine has free
-	Network    link.Network    // default in-process
-	Addrs      []string        // of the servers on Network; default names, which only the in-process network has
-	Heartbeat  time.Duration   // default 300 ms
-	Lease      time.Duration   // default 30 s
+	Servers    int           // default 3
+	Replicas   int           // default 3, or 1 with fewer than 3 servers
+	Scratch    bool          // one server without replication or log
+	Shards     int           // default 4
+	Dir        string        // default a temporary folder, removed at a clean end
+	Durability string        // default QuorumMemory
+	LogBudget  int64         // default 8 MiB a group
+	Memory     int64         // of each server, default a share of what the machine has free
+	Network    link.Network  // default in-process
+	Addrs      []string      // of the servers on Network; default names, which only the in-process network has
+	Heartbeat  time.Duration // default 300 ms
+	Lease      time.Duration // default 30 s
+	Checkpoint CheckpointConfig
+	Restore    string          // as in Config
 	Logger     *slog.Logger    // nil = discard
 	Trace      *trace.Recorder // gets what the servers do; nil = nobody
 	Bugs       shard.Bugs      // planted faults, for the verifier's own tests
@@ -102,6 +104,7 @@ func (l *Local) server(i int, dir, logDir string) Config {
 		Cluster: localCluster, Name: name, Dir: filepath.Join(dir, name), Listen: c.Addrs[i], Peers: c.Addrs[:c.Servers],
 		Network: c.Network, Replicas: c.Replicas, Scratch: c.Scratch, Shards: c.Shards, Durability: c.Durability,
 		Memory: c.Memory, LogBudget: c.LogBudget, AllowSameHost: true, Heartbeat: c.Heartbeat, Lease: c.Lease,
+		Checkpoint: c.Checkpoint, Restore: c.Restore,
 		Logger: c.Logger, Trace: c.Trace.For(name), Bugs: c.Bugs,
 	}
 	switch {

@@ -19,6 +19,9 @@ const (
 	keyLogDir    = "server/logdir"
 )
 
+// idBytes is the length of the random part of a server's id.
+const idBytes = 8
+
 // identity is who this server is, for as long as its data directory lives.
 type identity struct {
 	Cluster string `json:"cluster"`
@@ -93,7 +96,7 @@ func identify(store *raftlog.Store, cfg Config) (identity, error) {
 		}
 		return id, nil
 	}
-	random := make([]byte, 8)
+	random := make([]byte, idBytes)
 	_, _ = rand.Read(random) // never fails: documented
 	id = identity{Cluster: cfg.Cluster, Name: cfg.Name, ID: cfg.Name + "-" + hex.EncodeToString(random)}
 	return id, save(store, keyIdentity, id)

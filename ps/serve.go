@@ -99,6 +99,10 @@ func groupOf(m wire.Message) uint32 {
 		return m.Group
 	case *wire.Rule:
 		return m.Group
+	case *wire.Checkpoint:
+		return m.Group
+	case *wire.Restore:
+		return m.Group
 	case *wire.Find:
 		return m.Group
 	default:

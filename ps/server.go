@@ -27,6 +27,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"hcclps/checkpoint"
 	"hcclps/p2p/backend"
 	"hcclps/p2p/link"
 	"hcclps/ps/layout"
@@ -52,6 +53,8 @@ type Server struct {
 	server *link.Server
 	mux    *rafttransport.Mux
 	disk   *disk
+
+	checkpoints *checkpoint.Store // nil: none are made
 
 	formation atomic.Pointer[formation]
 	formedCh  chan struct{} // closed when formation is known
@@ -145,7 +148,7 @@ func (s *Server) recall() error {
 	}
 	s.log = s.cfg.Logger.With("server", s.cfg.Name)
 	s.disk = s.newDisk()
-	if err := s.plane(); err != nil {
+	if err := errors.Join(s.folder(), s.plane()); err != nil {
 		return err
 	}
 	close(s.opened)
@@ -285,6 +288,9 @@ func (s *Server) close() error {
 		errs = append(errs, l.Close())
 	}
 	s.logs = nil
+	if s.checkpoints != nil {
+		errs = append(errs, s.checkpoints.Close())
+	}
 	errs = append(errs, s.store.Close())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close server %q: %w", s.cfg.Name, err)

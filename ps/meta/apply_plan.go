@@ -30,6 +30,11 @@ func (s *state) plan(e planEntry) result {
 	}
 	j.LastPlan++
 	p.ID = j.LastPlan
+	if p.Kind == wire.PlanCheckpoint {
+		if a := s.beginSave(e.Job, &p, e.Above); a.Status != wire.OK {
+			return result{Answer: a}
+		}
+	}
 	j.Plan = &flight{Plan: p, Stage: holding}
 	return result{Reply: p}
 }
@@ -50,7 +55,7 @@ func (j *job) admit(p *wire.Plan) (needed bool, a wire.Answer) {
 			return false, refuse(wire.Refused, "rate %v: want a finite number of at least 0", p.Rate)
 		}
 		return true, wire.Answer{}
-	case wire.PlanStop:
+	case wire.PlanStop, wire.PlanCheckpoint:
 		return true, wire.Answer{}
 	default:
 		return false, refuse(wire.Refused, "plan kind %d is unknown to this version", p.Kind)
@@ -119,10 +124,12 @@ func (s *state) stage(e stageEntry) result {
 	}
 	switch {
 	case j.Plan.Stage == holding && e.Stage == releasing:
-		j.Plan.Stage = releasing
+		j.Plan.Stage, j.Plan.Plan.Cuts = releasing, e.Cuts
 		j.force(j.Plan.Plan, e.Cursor)
+		s.planSaved(e.Job, e.ID, e.Stage)
 	case j.Plan.Stage == holding && e.Stage == dropping:
 		j.Plan.Stage = dropping
+		s.planSaved(e.Job, e.ID, e.Stage)
 	case j.Plan.Stage != holding && e.Stage == done:
 		j.Plan = nil
 	}
@@ -144,6 +151,6 @@ func (j *job) force(p wire.Plan, cursor []byte) {
 		if w := j.worker(p.Join.Worker); w != nil && w.State == sessionExpelled {
 			w.State, w.Why = sessionOpen, ""
 		}
-	case wire.PlanRate, wire.PlanStop: // known to the shards alone
+	case wire.PlanRate, wire.PlanStop, wire.PlanCheckpoint: // known to the shards alone
 	}
 }

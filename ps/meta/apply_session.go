@@ -25,12 +25,14 @@ func (s *state) open(r wire.OpenRequest) result {
 		w = &j.Workers[i]
 	}
 	w.Incarnation++
+	w.Uploads = r.State
 	w.Owner = fmt.Sprintf("%s, opening %d", r.Owner, w.Incarnation)
-	if w.State == sessionFinished {
+	if w.State == sessionFinished || w.State == sessionRestored {
 		w.State = sessionOpen
 	}
 	return result{Reply: wire.OpenReply{
 		Incarnation: w.Incarnation, Params: j.Params, Tables: slices.Clone(j.Tables), Owner: w.Owner,
+		Restored: j.Restored.said(),
 	}}
 }
 
@@ -48,6 +50,9 @@ func (s *state) checkOpen(r wire.OpenRequest) wire.Answer {
 	}
 	if r.Rank >= r.Params.World {
 		return refuse(wire.Refused, "open worker %q: rank %d is not below the world of %d", r.Worker, r.Rank, r.Params.World)
+	}
+	if now := s.Restores[r.Job]; now != nil {
+		return refuse(wire.Pending, "job %q is being restored from checkpoint %d in %s: again soon; if that has failed, restore it again", r.Job, now.Checkpoint, now.Dir)
 	}
 	j := s.Jobs[r.Job]
 	if j == nil {

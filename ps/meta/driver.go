@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -79,11 +80,14 @@ func (l *leader) drive(ctx context.Context, job string, p wire.Plan) (wire.Plan,
 		if err != nil {
 			return p, err
 		}
-		p.T = 0
-		if clock > 0 || ahead > margin {
-			p.T = clock + ahead
+		e := planEntry{Job: job, Plan: p}
+		e.Plan.T = l.stepOf(job, p, clock, ahead)
+		if p.Kind == wire.PlanCheckpoint {
+			if e.Plan.Base, e.Above, err = l.foundation(ctx, job); err != nil {
+				return p, err
+			}
 		}
-		res, err := l.commit(ctx, kindPlan, planEntry{Job: job, Plan: p})
+		res, err := l.commit(ctx, kindPlan, e)
 		if err != nil {
 			return p, err
 		}
@@ -99,6 +103,28 @@ func (l *leader) drive(ctx context.Context, job string, p wire.Plan) (wire.Plan,
 		}
 		l.log.Debug("plan was late", "job", job, "plan", got.ID, "step", got.T)
 	}
+}
+
+// stepOf is the step at which a plan takes effect, when some shard has completed clock steps.
+func (l *leader) stepOf(job string, p wire.Plan, clock, ahead uint64) uint64 {
+	switch {
+	case p.Kind == wire.PlanCheckpoint && !l.bsp(job):
+		return 0 // each worker has its own
+	case p.Kind == wire.PlanCheckpoint && p.Every > 1:
+		return (clock + ahead + p.Every - 1) / p.Every * p.Every
+	case p.Kind != wire.PlanCheckpoint && clock == 0 && ahead == margin:
+		return 0 // nothing has begun
+	default:
+		return clock + ahead
+	}
+}
+
+func (l *leader) bsp(job string) (yes bool) {
+	l.g.read(func(s *state) {
+		j := s.Jobs[job]
+		yes = j == nil || j.Params.Sync == wire.BSP
+	})
+	return yes
 }
 
 // resume finishes the plans that the leader before left in flight.
@@ -123,8 +149,10 @@ func (l *leader) resume(start func(task)) {
 				err = l.land(ctx, job, f.Plan, f.Stage)
 			}
 			l.log.Info("plan of an earlier leader finished", "job", job, "plan", f.Plan.ID, "stage", f.Stage, "err", err)
+			l.inherit(ctx, job)
 		})
 	}
+	l.orphan(start, flights)
 }
 
 // carry has every shard hold a plan and puts it in force, or drops it.
@@ -137,6 +165,11 @@ func (l *leader) carry(ctx context.Context, job string, p wire.Plan) error {
 	case err != nil:
 		stage = dropping
 	}
+	if p.Kind == wire.PlanCheckpoint && stage == releasing {
+		if p.Cuts, err = agreed(answers); err != nil {
+			stage = dropping
+		}
+	}
 	if serr := l.move(ctx, job, p, stage, least(answers).Cursor); serr != nil {
 		return serr
 	}
@@ -146,13 +179,39 @@ func (l *leader) carry(ctx context.Context, job string, p wire.Plan) error {
 	if err == nil {
 		l.log.Info("plan in force", "job", job, "plan", p.ID, "kind", p.Kind, "step", p.T)
 	}
+	if err == nil && p.Kind == wire.PlanCheckpoint {
+		l.spawn(func(ctx context.Context) { l.save(ctx, job, p) })
+	}
 	return err
+}
+
+// agreed is up to where each worker goes before its state is kept: the steps it
+// has begun on any shard.
+func agreed(answers []wire.Answer) ([]wire.Cut, error) {
+	at := map[string]uint64{}
+	for _, a := range answers {
+		if len(a.Cursor) == 0 {
+			continue // bsp
+		}
+		cuts, err := wire.DecodeCuts(a.Cursor)
+		if err != nil {
+			return nil, fmt.Errorf("positions of workers: %w", err)
+		}
+		for _, c := range cuts {
+			at[c.Worker] = max(at[c.Worker], c.Step)
+		}
+	}
+	var out []wire.Cut
+	for _, name := range slices.Sorted(maps.Keys(at)) {
+		out = append(out, wire.Cut{Worker: name, Step: at[name]})
+	}
+	return out, nil
 }
 
 // land tells every shard what became of the plan and ends its flight.
 func (l *leader) land(ctx context.Context, job string, p wire.Plan, stage stage) error {
 	_, err := l.all(ctx, job, "release", p, func(group uint32) wire.Message {
-		return &wire.Release{Group: group, Job: job, Plan: p.ID, Drop: stage == dropping}
+		return &wire.Release{Group: group, Job: job, Plan: p.ID, Drop: stage == dropping, Cuts: p.Cuts}
 	})
 	if err != nil {
 		return err
@@ -162,7 +221,7 @@ func (l *leader) land(ctx context.Context, job string, p wire.Plan, stage stage)
 
 // move commits a stage.
 func (l *leader) move(ctx context.Context, job string, p wire.Plan, stage stage, cursor []byte) error {
-	e := stageEntry{Job: job, ID: p.ID, Stage: stage}
+	e := stageEntry{Job: job, ID: p.ID, Stage: stage, Cuts: p.Cuts}
 	if p.Kind == wire.PlanExpel {
 		e.Cursor = cursor
 	}
@@ -255,20 +314,26 @@ func verdict(group uint32, p wire.Plan, a wire.Answer) error {
 // ask gets a shard's definite answer, however long that takes; only the end of
 // leadership ends it.
 func (l *leader) ask(ctx context.Context, group uint32, m wire.Message) (wire.Answer, error) {
+	a, _, err := l.inquire(ctx, group, m)
+	return a, err
+}
+
+// inquire is ask for an answer with a body.
+func (l *leader) inquire(ctx context.Context, group uint32, m wire.Message) (wire.Answer, []byte, error) {
 	for pause := pauseMin; ; pause = min(2*pause, pauseMax) {
 		try, cancel := context.WithTimeout(ctx, tryFor)
-		a, err := l.g.cfg.Shards.Call(try, group, m)
+		a, body, err := l.g.cfg.Shards.Call(try, group, m)
 		cancel()
 		switch {
 		case err == nil && a.Status != wire.Pending && a.Status != wire.Lost && a.Status != wire.NotLeader && a.Status != wire.Busy:
-			return a, nil
+			return a, body, nil
 		case ctx.Err() != nil:
-			return wire.Answer{}, errDeposed
+			return wire.Answer{}, nil, errDeposed
 		case err != nil:
 			l.log.Warn("shard group does not answer; asking on", "shard_group", group, "err", err)
 		}
 		if !sleep(ctx, pause) {
-			return wire.Answer{}, errDeposed
+			return wire.Answer{}, nil, errDeposed
 		}
 	}
 }
@@ -301,6 +366,8 @@ func nameOf(p wire.Plan) string {
 		return fmt.Sprintf("rate %v", p.Rate)
 	case wire.PlanStop:
 		return "stop"
+	case wire.PlanCheckpoint:
+		return fmt.Sprintf("checkpoint %d", p.Checkpoint)
 	default:
 		return fmt.Sprintf("kind %d", p.Kind)
 	}

@@ -20,6 +20,9 @@ const (
 	kindPlan   = "plan"   // planEntry: a plan takes off
 	kindNote   = "note"   // wire.NoteRequest
 	kindStage  = "stage"  // stageEntry: it is in force, dropped, or done
+
+	kindSave       = "save"       // saveEntry: how far the checkpoint under way is
+	kindRestoreJob = "restorejob" // wire.RestoreRequest
 )
 
 // entry is one entry of the log: JSON.
@@ -33,6 +36,8 @@ type entry struct {
 type planEntry struct {
 	Job  string    `json:"job"`
 	Plan wire.Plan `json:"plan"`
+	// Above is the newest checkpoint of the folder, which one that is planned follows.
+	Above uint64 `json:"above,omitempty"`
 }
 
 // stageEntry moves the plan in flight on: to releasing, to dropping, or out
@@ -42,6 +47,8 @@ type stageEntry struct {
 	ID     uint64 `json:"id"`
 	Stage  stage  `json:"stage"`
 	Cursor []byte `json:"cursor,omitempty"`
+	// Cuts are those of a checkpoint (ssp, asp).
+	Cuts []wire.Cut `json:"cuts,omitempty"`
 }
 
 // done is the stage that ends a flight.
@@ -87,6 +94,10 @@ func (s *state) apply(b []byte) result {
 		return apply(e, s.stage)
 	case kindNote:
 		return apply(e, s.note)
+	case kindSave:
+		return apply(e, s.save)
+	case kindRestoreJob:
+		return apply(e, s.restoreJob)
 	default:
 		return result{Answer: refuse(wire.Refused, "entry of the meta log of unknown kind %q", e.Kind)}
 	}

@@ -27,12 +27,14 @@ type Shards interface {
 	// Call asks the leader of a group and returns its answer; it goes on asking
 	// over changes of leader until ctx ends. Statuses NotLeader and Busy are
 	// dealt with inside.
-	Call(ctx context.Context, group uint32, m wire.Message) (wire.Answer, error)
+	Call(ctx context.Context, group uint32, m wire.Message) (a wire.Answer, body []byte, err error)
 }
 
 // Request is a request as Serve sees it; *link.Request is one.
 type Request interface {
 	Reply(head []byte, body ...[]byte) error
+	// Body receives the body, once, into new memory.
+	Body(ctx context.Context) ([]byte, error)
 }
 
 // Config describes a replica of the meta group.
@@ -45,6 +47,10 @@ type Config struct {
 	Transport raft.Transport
 	Bootstrap []string // server ids, on the preferred leader only
 	Shards    Shards
+	Folder    Folder        // of checkpoints, nil: none
+	Dir       string        // its path, for people
+	Keep      Keep          // which of them
+	Schedule  Schedule      // when they are made
 	Lease     time.Duration // default 30 s
 	Heartbeat time.Duration // default 300 ms
 	Logger    *slog.Logger  // nil = discard
@@ -123,6 +129,7 @@ type machine struct{ g *Group }
 func (m machine) Apply(l *raft.Log) any {
 	m.g.mu.Lock()
 	defer m.g.mu.Unlock()
+	m.g.state.index = l.Index
 	return m.g.state.apply(l.Data)
 }
 

@@ -39,7 +39,7 @@ func newShards() *fakeShards {
 	return &fakeShards{clock: map[uint32]uint64{}, held: map[uint32]wire.Plan{}, ended: map[uint32][]string{}, stall: map[uint32]<-chan struct{}{}}
 }
 
-func (f *fakeShards) Call(ctx context.Context, group uint32, m wire.Message) (wire.Answer, error) {
+func (f *fakeShards) Call(ctx context.Context, group uint32, m wire.Message) (wire.Answer, []byte, error) {
 	if h, ok := m.(*wire.Hold); ok {
 		f.mu.Lock()
 		wait := f.stall[group]
@@ -48,7 +48,7 @@ func (f *fakeShards) Call(ctx context.Context, group uint32, m wire.Message) (wi
 			select {
 			case <-wait:
 			case <-ctx.Done():
-				return wire.Answer{}, fmt.Errorf("hold plan %d at group %d: %w", h.Plan.ID, group, ctx.Err())
+				return wire.Answer{}, nil, fmt.Errorf("hold plan %d at group %d: %w", h.Plan.ID, group, ctx.Err())
 			}
 		}
 	}
@@ -60,14 +60,14 @@ func (f *fakeShards) Call(ctx context.Context, group uint32, m wire.Message) (wi
 		if f.onProbe != nil {
 			f.onProbe(f)
 		}
-		return a, nil
+		return a, nil, nil
 	case *wire.Hold:
 		clock := f.clock[group]
 		if f.refuse != "" {
-			return wire.Answer{Status: wire.Refused, Detail: f.refuse}, nil
+			return wire.Answer{Status: wire.Refused, Detail: f.refuse}, nil, nil
 		}
 		if m.Plan.T <= clock && clock > 0 {
-			return wire.Answer{Status: wire.Late}, nil
+			return wire.Answer{Status: wire.Late}, nil, nil
 		}
 		f.held[group] = m.Plan
 	case *wire.Release:
@@ -80,7 +80,7 @@ func (f *fakeShards) Call(ctx context.Context, group uint32, m wire.Message) (wi
 			delete(f.held, group)
 		}
 	}
-	return wire.Answer{}, nil
+	return wire.Answer{}, nil, nil
 }
 
 func (f *fakeShards) endings(group uint32) []string {
@@ -159,6 +159,8 @@ func (r *replica) crash() {
 
 // answer is a Request that keeps what it is answered.
 type answer struct{ head, body []byte }
+
+func (a *answer) Body(context.Context) ([]byte, error) { return nil, nil }
 
 func (a *answer) Reply(head []byte, body ...[]byte) error {
 	a.head, a.body = head, slices.Concat(body...)

@@ -25,6 +25,7 @@ type leader struct {
 	lanes  map[string]chan struct{}
 	leases map[string]map[string]*lease // by job and worker
 	flying map[string]*progress         // by job
+	saver  *saver                       // the checkpoint under way
 }
 
 // task is work of the leader: a plan on its way, as a rule. Its context is the
@@ -54,6 +55,7 @@ func (g *Group) lead(ctx context.Context, term uint64) {
 	l.resume(start)
 	g.leader.Store(l)
 	defer g.leader.Store(nil)
+	start(l.schedule)
 	l.loop(ctx, start)
 }
 
@@ -247,13 +249,14 @@ func (l *leader) note(ctx context.Context, r wire.NoteRequest) (result, error) {
 	return l.g.propose(ctx, kindNote, r)
 }
 
-// plan changes the learning rate, or stops the job, at one step.
+// plan changes the learning rate, stops the job, or keeps its state, at one step.
 func (l *leader) plan(ctx context.Context, r wire.PlanRequest) (result, error) {
-	if a := l.check(r.SessionRef); a.Status != wire.OK {
+	operator := r.Plan.Kind == wire.PlanCheckpoint && r.Worker == ""
+	if a := l.check(r.SessionRef); a.Status != wire.OK && !operator {
 		return result{Answer: a}, nil
 	}
-	if k := r.Plan.Kind; k != wire.PlanRate && k != wire.PlanStop {
-		return result{Answer: refuse(wire.Refused, "plan kind %d cannot be asked for: want a rate or a stop", k)}, nil
+	if k := r.Plan.Kind; k != wire.PlanRate && k != wire.PlanStop && k != wire.PlanCheckpoint {
+		return result{Answer: refuse(wire.Refused, "plan kind %d cannot be asked for: want a rate, a stop or a checkpoint", k)}, nil
 	}
 	p, err := l.change(ctx, r.Job, r.Plan)
 	return result{Reply: p}, err

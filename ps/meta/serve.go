@@ -17,14 +17,16 @@ const (
 	logFull    = 200 // until a snapshot has made room
 )
 
-// Serve answers one request of kind KindOpen to KindNote. It waits for what the
+// Serve answers one request of kind KindOpen to KindRestoreJob. It waits for what the
 // request sets off: a plan for a table, say. The caller bounds ctx.
 func (g *Group) Serve(ctx context.Context, kind wire.Kind, head []byte, r Request) {
-	a, reply := g.answer(ctx, kind, head)
+	a, reply := g.answer(ctx, kind, head, r)
 	st := g.node.Status()
 	a.Term, a.Index = st.Term, st.Applied
 	var body []byte
-	if reply != nil && a.Status == wire.OK {
+	if b, ok := reply.(raw); ok {
+		body = b
+	} else if reply != nil && a.Status == wire.OK {
 		var err error
 		if body, err = json.Marshal(reply); err != nil {
 			a = refuse(wire.Refused, "encode reply: %v", err)
@@ -35,7 +37,7 @@ func (g *Group) Serve(ctx context.Context, kind wire.Kind, head []byte, r Reques
 	}
 }
 
-func (g *Group) answer(ctx context.Context, kind wire.Kind, head []byte) (wire.Answer, any) {
+func (g *Group) answer(ctx context.Context, kind wire.Kind, head []byte, r Request) (wire.Answer, any) {
 	l := g.leader.Load()
 	if l == nil || !g.node.IsLeader() {
 		return g.elsewhere(), nil
@@ -58,6 +60,14 @@ func (g *Group) answer(ctx context.Context, kind wire.Kind, head []byte) (wire.A
 		return handle(ctx, head, l.plan)
 	case wire.KindNote:
 		return handle(ctx, head, l.note)
+	case wire.KindCheckpoints:
+		return handle(ctx, head, l.checkpoints)
+	case wire.KindResume:
+		return handle(ctx, head, l.resumed)
+	case wire.KindUpload:
+		return handle(ctx, head, func(ctx context.Context, q wire.UploadRequest) (result, error) { return l.upload(ctx, q, r) })
+	case wire.KindRestoreJob:
+		return handle(ctx, head, func(ctx context.Context, q wire.RestoreRequest) (result, error) { return l.restoreJob(ctx, q, r) })
 	default:
 		return refuse(wire.Refused, "kind %d is no request to the meta group", kind), nil
 	}

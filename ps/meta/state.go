@@ -20,6 +20,13 @@ type state struct {
 	Jobs    map[string]*job `json:"jobs"`
 	// Notes are by name of the job.
 	Notes map[string]wire.Note `json:"notes,omitempty"`
+	// Checkpoint is the one under way.
+	Checkpoint     *save                 `json:"checkpoint,omitempty"`
+	Checkpoints    []saved               `json:"checkpoints,omitempty"` // ended, oldest first
+	LastCheckpoint uint64                `json:"last_checkpoint,omitempty"`
+	Restores       map[string]*restoring `json:"restores,omitempty"` // by name of the job
+
+	index uint64 // of the entry that is being applied
 }
 
 // job is one training job.
@@ -30,17 +37,20 @@ type job struct {
 	LastPlan uint64         `json:"last_plan"`
 	Plan     *flight        `json:"plan,omitempty"` // the one in flight
 	Claims   claims         `json:"claims"`
+	Saved    uint64         `json:"saved,omitempty"`    // the newest checkpoint of it that was committed here
+	Restored *restored      `json:"restored,omitempty"` // what it came from
 }
 
 // sessionState is where a session is in its life.
 type sessionState string
 
 // The states. An expelled worker that opens again stays expelled until its
-// Join plan is in force.
+// Join plan is in force. A restored one is waited for, without a lease, until it opens.
 const (
 	sessionOpen     sessionState = "open"
 	sessionFinished sessionState = "finished"
 	sessionExpelled sessionState = "expelled"
+	sessionRestored sessionState = "restored"
 )
 
 // worker is one worker of a job.
@@ -50,7 +60,8 @@ type worker struct {
 	Incarnation uint64       `json:"incarnation"` // times it was opened
 	Owner       string       `json:"owner"`       // host, pid, which opening
 	State       sessionState `json:"state"`
-	Why         string       `json:"why,omitempty"` // it was expelled
+	Why         string       `json:"why,omitempty"`     // it was expelled
+	Uploads     bool         `json:"uploads,omitempty"` // it brings its state to each checkpoint
 }
 
 // stage is how far a plan in flight is.
@@ -100,14 +111,27 @@ func decodeState(b []byte) (*state, error) {
 		if j == nil {
 			return nil, fmt.Errorf("decode meta state: job %q is null", name)
 		}
-		if err := checkParams(j.Params); err != nil {
+		if err := j.valid(); err != nil {
 			return nil, fmt.Errorf("decode meta state: job %q: %w", name, err)
 		}
-		if !slices.IsSortedFunc(j.Workers, byRank) {
-			return nil, fmt.Errorf("decode meta state: job %q: workers are not in the order of their ranks", name)
+	}
+	for name, r := range s.Restores {
+		if r == nil {
+			return nil, fmt.Errorf("decode meta state: restore of job %q is null", name)
 		}
 	}
 	return s, nil
+}
+
+// valid checks what apply relies on.
+func (j *job) valid() error {
+	if err := checkParams(j.Params); err != nil {
+		return err
+	}
+	if !slices.IsSortedFunc(j.Workers, byRank) {
+		return errors.New("workers are not in the order of their ranks")
+	}
+	return nil
 }
 
 func byRank(a, b worker) int { return int(a.Rank) - int(b.Rank) }

@@ -1,0 +1,461 @@
+package meta
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"hcclps/checkpoint"
+	"hcclps/ps/layout"
+	"hcclps/ps/shard"
+	"hcclps/ps/wire"
+)
+
+// Folder is where checkpoints are kept: a *checkpoint.Store.
+type Folder interface {
+	Begin(ctx context.Context, spec checkpoint.Spec) (*checkpoint.Writer, error)
+	Commit(ctx context.Context, m checkpoint.Manifest) (*checkpoint.Manifest, error)
+	List(ctx context.Context) ([]*checkpoint.Manifest, error)
+	Retain(ctx context.Context, p checkpoint.Policy) ([]uint64, error)
+	Collect(ctx context.Context, floor uint64) (checkpoint.Collected, error)
+}
+
+// Keep says which checkpoints of a job are kept.
+type Keep struct {
+	Last  int    // the newest so many, default 3
+	Every uint64 // and every so manyth, 0: none
+}
+
+// What a checkpoint waits for.
+const (
+	maxDeltas  = 8                // deltas that stand on a full checkpoint
+	stalledFor = 10 * time.Minute // no step in so long: its cut will not come
+	uploadFor  = 30 * time.Second // for what workers bring, after all parts are written
+)
+
+// saver is a checkpoint under way as its leader knows it; soft state.
+type saver struct {
+	id, base, step uint64
+	job            string
+	since          time.Time
+
+	mu     sync.Mutex
+	parts  map[uint32]wire.CheckpointPart
+	clock  uint64
+	moved  time.Time       // when clock last grew
+	brings map[string]bool // workers whose upload is in
+
+	writing sync.Mutex // guards the rest
+	writer  *checkpoint.Writer
+	sealed  bool
+}
+
+// foundation is what the next checkpoint of a job stands on, 0: nothing, and the
+// newest number in the folder.
+func (l *leader) foundation(ctx context.Context, job string) (base, above uint64, err error) {
+	if l.g.cfg.Folder == nil {
+		return 0, 0, refused{refuse(wire.Refused, "this cluster keeps no checkpoints: start its servers with --checkpoint-dir DIR, one folder for all of them")}
+	}
+	all, err := l.g.cfg.Folder.List(ctx)
+	if err != nil {
+		l.log.Warn("checkpoints that cannot be read", "err", err)
+	}
+	var saved uint64
+	l.g.read(func(s *state) {
+		if j := s.Jobs[job]; j != nil {
+			saved = j.Saved
+		}
+	})
+	for _, m := range all {
+		above = max(above, m.ID)
+		if m.ID == saved && m.Job == job && (m.Base == nil || m.Base.Chain < maxDeltas) {
+			base = m.ID
+		}
+	}
+	return base, above, nil
+}
+
+// save writes the checkpoint of a plan in force, or abandons it.
+func (l *leader) save(ctx context.Context, job string, p wire.Plan) {
+	s := &saver{
+		id: p.Checkpoint, base: p.Base, step: p.T, job: job, since: time.Now(), moved: time.Now(),
+		parts: map[uint32]wire.CheckpointPart{}, brings: map[string]bool{},
+	}
+	err := l.write(ctx, s)
+	if err == nil {
+		err = l.commitSaved(ctx)
+	}
+	switch {
+	case ctx.Err() != nil: // the next leader sees to it
+	case err != nil:
+		l.abandon(ctx, s.id, job, err)
+	default:
+		l.log.Info("checkpoint committed", "job", job, "checkpoint", s.id, "step", s.step, "took", time.Since(s.since))
+	}
+	l.setSaver(nil)
+	s.end(l)
+}
+
+func (l *leader) setSaver(s *saver) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.saver = s
+}
+
+func (l *leader) getSaver() *saver {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.saver
+}
+
+// end takes back what this leader wrote itself, if nobody may commit it any more.
+func (s *saver) end(l *leader) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if s.writer == nil {
+		return
+	}
+	var under bool
+	l.g.read(func(st *state) {
+		under = st.Checkpoint != nil && st.Checkpoint.ID == s.id && st.Checkpoint.Stage == saveComplete
+	})
+	if under || s.sealed && !l.g.IsLeader() {
+		return // the next leader may commit it
+	}
+	if err := s.writer.Cancel(); err != nil {
+		l.log.Warn("files of a checkpoint not removed", "checkpoint", s.id, "err", err)
+	}
+}
+
+// write brings the checkpoint to the point where all of its parts are in the
+// folder, and logs which.
+func (l *leader) write(ctx context.Context, s *saver) (err error) {
+	lay := l.layout()
+	s.writer, err = l.g.cfg.Folder.Begin(ctx, checkpoint.Spec{
+		ID: s.id, Job: s.job, Group: layout.MetaGroup, Shards: len(lay.Shards), HashSeed: lay.HashSeed, Base: s.base,
+	})
+	if err != nil {
+		return err
+	}
+	l.setSaver(s)
+	if err := l.poll(ctx, s, func(p wire.CheckpointPart) bool { return p.State != wire.PartWaiting }); err != nil {
+		return err
+	}
+	own, params, err := l.jobNow(s.job)
+	if err != nil {
+		return err
+	}
+	if err := l.everyShard(ctx, s, wire.CheckpointGo); err != nil {
+		return err
+	}
+	if err := l.poll(ctx, s, func(p wire.CheckpointPart) bool { return p.State == wire.PartDone }); err != nil {
+		return err
+	}
+	l.awaitUploads(ctx, s)
+	part, err := s.seal(ctx, own)
+	if err != nil {
+		return err
+	}
+	m, err := l.manifest(s, lay, part, params)
+	if err != nil {
+		return err
+	}
+	return l.complete(ctx, m)
+}
+
+// complete logs that all parts are in.
+func (l *leader) complete(ctx context.Context, m *checkpoint.Manifest) error {
+	b, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("encode manifest: %w", err)
+	}
+	_, err = l.commit(ctx, kindSave, saveEntry{ID: m.ID, Stage: saveComplete, Step: m.Step, Manifest: b})
+	return err
+}
+
+func (l *leader) layout() (lay layout.Layout) {
+	l.g.read(func(s *state) { lay = s.Layout })
+	return lay
+}
+
+// jobNow is what this group knows of a job, for the checkpoint.
+func (l *leader) jobNow(name string) (blob []byte, params wire.JobParams, err error) {
+	err = fmt.Errorf("job %q is not open here", name)
+	l.g.read(func(s *state) {
+		if j := s.Jobs[name]; j != nil {
+			params = j.Params
+			blob, err = encodeJob(j)
+		}
+	})
+	return blob, params, err
+}
+
+// seal finishes the part of this group.
+func (s *saver) seal(ctx context.Context, own []byte) (checkpoint.Part, error) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.sealed = true
+	if err := s.writer.WriteBlob(ctx, JobBlob, bytes.NewReader(own)); err != nil {
+		return checkpoint.Part{}, err
+	}
+	return s.writer.Finish(ctx)
+}
+
+// JobBlob is the name of the blob in which the meta group's part of a checkpoint
+// has the job; WorkerBlob is that of what a rank has uploaded.
+const JobBlob = "meta"
+
+// WorkerBlob is the name of what a rank has uploaded into a checkpoint.
+func WorkerBlob(rank uint32) string { return fmt.Sprintf("worker/%d", rank) }
+
+// manifest puts together what the shards have said. They must agree.
+func (l *leader) manifest(s *saver, lay layout.Layout, own checkpoint.Part, params wire.JobParams) (*checkpoint.Manifest, error) {
+	m := &checkpoint.Manifest{
+		ID: s.id, Cluster: lay.Cluster, Job: s.job, HashSeed: lay.HashSeed, Shards: len(lay.Shards), Layout: &lay,
+		Parts: []checkpoint.Part{own}, Created: time.Now().UTC(),
+	}
+	if s.base != 0 {
+		m.Base = &checkpoint.Base{ID: s.base}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	job := wire.JobState{Params: params, Mode: "ps"}
+	for i := range lay.Shards {
+		group := layout.GroupOf(i)
+		var r shard.PartResult
+		if err := json.Unmarshal(s.parts[group].Result, &r); err != nil {
+			return nil, fmt.Errorf("result of group %d: %w", group, err)
+		}
+		if i == 0 {
+			m.Step, m.Tables, m.Workers = r.Step, r.Tables, r.Workers
+			job.Rates, job.Applied, job.Loaded = r.Rates, r.Applied, r.Loaded
+		}
+		if params.Sync == wire.BSP && r.Step != m.Step {
+			return nil, fmt.Errorf("group %d was captured at step %d, group %d at %d", group, r.Step, layout.GroupOf(0), m.Step)
+		}
+		m.Step = max(m.Step, r.Step)
+		m.Parts = append(m.Parts, r.Part)
+	}
+	var err error
+	if m.Params, err = json.Marshal(job); err != nil {
+		return nil, fmt.Errorf("encode job: %w", err)
+	}
+	s.step = m.Step
+	return m, nil
+}
+
+// poll asks every shard how far its part is, until all are as wanted.
+func (l *leader) poll(ctx context.Context, s *saver, wanted func(wire.CheckpointPart) bool) error {
+	for pause := pauseMin; ; pause = min(2*pause, pauseMax) {
+		if err := l.look(ctx, s); err != nil {
+			return err
+		}
+		missing, idle := s.lacking(wanted)
+		switch {
+		case missing == nil:
+			return nil
+		case missing.State == wire.PartWaiting && idle > stalledFor:
+			return fmt.Errorf("no step of job %q in %v: group %d waits for step %d", s.job, stalledFor, missing.Group, s.step)
+		}
+		if !sleep(ctx, pause) {
+			return errDeposed
+		}
+	}
+}
+
+// lacking is a part that is not as wanted, one that waits for its cut if there is
+// such, and how long there was no step.
+func (s *saver) lacking(wanted func(wire.CheckpointPart) bool) (missing *wire.CheckpointPart, idle time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.parts {
+		if !wanted(p) && (missing == nil || p.State == wire.PartWaiting) {
+			missing = &p
+		}
+	}
+	return missing, time.Since(s.moved)
+}
+
+// look asks every shard once.
+func (l *leader) look(ctx context.Context, s *saver) error {
+	var tasks errgroup.Group
+	for _, group := range l.groups() {
+		tasks.Go(func() error {
+			a, body, err := l.inquire(ctx, group, &wire.Checkpoint{Group: group, Job: s.job, ID: s.id})
+			if err != nil {
+				return err
+			}
+			if a.Status != wire.OK {
+				return fmt.Errorf("group %d: %v: %s", group, a.Status, a.Detail)
+			}
+			var p wire.CheckpointPart
+			if err := json.Unmarshal(body, &p); err != nil {
+				return fmt.Errorf("group %d: how far it is: %w", group, err)
+			}
+			s.note(p, a.Clock)
+			if p.State == wire.PartFailed {
+				return fmt.Errorf("group %d: %s", group, p.Why)
+			}
+			return nil
+		})
+	}
+	return tasks.Wait()
+}
+
+func (s *saver) note(p wire.CheckpointPart, clock uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.parts[p.Group] = p
+	if clock > s.clock {
+		s.clock, s.moved = clock, time.Now()
+	}
+}
+
+// everyShard tells every shard something about the checkpoint.
+func (l *leader) everyShard(ctx context.Context, s *saver, do wire.CheckpointDo) error {
+	var tasks errgroup.Group
+	for _, group := range l.groups() {
+		tasks.Go(func() error {
+			a, err := l.ask(ctx, group, &wire.Checkpoint{Group: group, Job: s.job, ID: s.id, Do: do})
+			if err == nil && a.Status != wire.OK && a.Status != wire.Unknown {
+				err = fmt.Errorf("group %d: %v: %s", group, a.Status, a.Detail)
+			}
+			return err
+		})
+	}
+	return tasks.Wait()
+}
+
+// commitSaved writes the manifest of the checkpoint that is complete, and cleans up.
+func (l *leader) commitSaved(ctx context.Context) error {
+	var c save
+	l.g.read(func(s *state) {
+		if s.Checkpoint != nil {
+			c = *s.Checkpoint
+		}
+	})
+	if c.Stage != saveComplete {
+		return errors.New("its parts are not complete")
+	}
+	var m checkpoint.Manifest
+	if err := json.Unmarshal(c.Manifest, &m); err != nil {
+		return fmt.Errorf("read manifest: %w", err)
+	}
+	if _, err := l.g.cfg.Folder.Commit(ctx, m); err != nil {
+		return err
+	}
+	var written int64
+	for _, p := range m.Parts {
+		written += p.New
+	}
+	if _, err := l.commit(ctx, kindSave, saveEntry{ID: c.ID, Stage: saveCommitted, Bytes: written}); err != nil {
+		return err
+	}
+	if err := l.everyShard(ctx, &saver{id: c.ID, job: c.Job}, wire.CheckpointKeep); err != nil {
+		l.log.Warn("a shard does not know of its checkpoint", "checkpoint", c.ID, "err", err)
+	}
+	keep := checkpoint.Policy{Job: c.Job, Last: cmp.Or(l.g.cfg.Keep.Last, 3), Every: l.g.cfg.Keep.Every}
+	if _, err := l.g.cfg.Folder.Retain(ctx, keep); err != nil {
+		l.log.Warn("old checkpoints not removed", "job", c.Job, "err", err)
+	}
+	l.collect(ctx, c.ID+1)
+	return nil
+}
+
+func (l *leader) collect(ctx context.Context, floor uint64) {
+	got, err := l.g.cfg.Folder.Collect(ctx, floor)
+	if err != nil {
+		l.log.Warn("files that no checkpoint needs not removed", "err", err)
+		return
+	}
+	l.log.Debug("removed what no checkpoint needs", "files", got.Files, "bytes", got.Bytes)
+}
+
+// abandon ends a checkpoint that will not be: training goes on, space is given back.
+func (l *leader) abandon(ctx context.Context, id uint64, job string, why error) {
+	l.log.Warn("checkpoint abandoned", "job", job, "checkpoint", id, "err", why)
+	s := &saver{id: id, job: job}
+	for _, do := range []wire.CheckpointDo{wire.CheckpointGo, wire.CheckpointDrop} {
+		if err := l.everyShard(ctx, s, do); err != nil {
+			l.log.Warn("a shard does not know that a checkpoint is abandoned", "checkpoint", id, "err", err)
+		}
+	}
+	if own := l.getSaver(); own != nil && own.id == id {
+		own.end(l)
+	}
+	if _, err := l.commit(ctx, kindSave, saveEntry{ID: id, Stage: saveAbandoned, Why: clip300(why.Error())}); err != nil {
+		return // the next leader abandons it
+	}
+	if l.g.cfg.Folder != nil {
+		l.collect(ctx, id+1)
+	}
+}
+
+func clip300(s string) string { return s[:min(len(s), 300)] }
+
+// inherit sees to the checkpoint that an earlier leader has begun for a job: it is
+// committed if it is complete, else abandoned.
+func (l *leader) inherit(ctx context.Context, job string) {
+	var c save
+	l.g.read(func(s *state) {
+		if s.Checkpoint != nil {
+			c = *s.Checkpoint
+		}
+	})
+	if c.ID == 0 || c.Job != job || ctx.Err() != nil {
+		return
+	}
+	err := errors.New("the leader of the meta group has changed")
+	if c.Stage == saveComplete && l.g.cfg.Folder != nil {
+		if err = l.commitSaved(ctx); err == nil || ctx.Err() != nil {
+			return
+		}
+	}
+	l.abandon(ctx, c.ID, job, err)
+}
+
+// orphan has the checkpoint of an earlier leader seen to, if no plan of its job
+// is in flight.
+func (l *leader) orphan(start func(task), flights map[string]flight) {
+	job := ""
+	l.g.read(func(s *state) {
+		if s.Checkpoint != nil {
+			job = s.Checkpoint.Job
+		}
+	})
+	if _, later := flights[job]; job != "" && !later {
+		start(func(ctx context.Context) { l.inherit(ctx, job) })
+	}
+}
+
+// checkpoints says what is under way and how the last ones ended.
+func (l *leader) checkpoints(_ context.Context, _ wire.CheckpointsRequest) (result, error) {
+	out := wire.CheckpointsReply{Dir: l.g.cfg.Dir}
+	l.g.read(func(s *state) {
+		for _, c := range s.Checkpoints {
+			out.Last = append(out.Last, wire.CheckpointStatus{ID: c.ID, Job: c.Job, Step: c.Step, State: string(c.Stage), Why: c.Why, Bytes: c.Bytes})
+		}
+		if c := s.Checkpoint; c != nil {
+			out.Now = &wire.CheckpointStatus{ID: c.ID, Job: c.Job, Step: c.Step, State: string(c.Stage)}
+		}
+	})
+	if s := l.getSaver(); s != nil && out.Now != nil && s.id == out.Now.ID {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		out.Now.Since = time.Since(s.since)
+		for _, p := range s.parts {
+			p.Result = nil
+			out.Now.Parts = append(out.Now.Parts, p)
+		}
+		slices.SortFunc(out.Now.Parts, func(a, b wire.CheckpointPart) int { return cmp.Compare(a.Group, b.Group) })
+	}
+	return result{Reply: out}, nil
+}

@@ -1,0 +1,170 @@
+package meta
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"hcclps/checkpoint"
+	"hcclps/ps/layout"
+	"hcclps/ps/wire"
+)
+
+// upload takes what a worker wants to find again in the checkpoint under way.
+func (l *leader) upload(ctx context.Context, r wire.UploadRequest, body Request) (result, error) {
+	if a := l.check(r.SessionRef); a.Status != wire.OK {
+		return result{Answer: a}, nil
+	}
+	var under bool
+	var rank uint32
+	l.g.read(func(s *state) {
+		under = s.Checkpoint != nil && s.Checkpoint.ID == r.Checkpoint
+		if w := s.Jobs[r.Job].worker(r.Worker); w != nil {
+			rank = w.Rank
+		}
+	})
+	s := l.getSaver()
+	switch {
+	case !under:
+		return result{Answer: refuse(wire.Refused, "checkpoint %d of job %q is not under way any more", r.Checkpoint, r.Job)}, nil
+	case s == nil || s.id != r.Checkpoint:
+		return result{Answer: wire.Answer{Status: wire.Busy, After: catchingUp, Detail: "the checkpoint's plan is not in force yet"}}, nil
+	case s.job != r.Job:
+		return result{Answer: refuse(wire.Refused, "checkpoint %d is of job %q, not %q", s.id, s.job, r.Job)}, nil
+	}
+	if !s.writing.TryLock() { // one at a time: each is in memory
+		return result{Answer: wire.Answer{Status: wire.Busy, After: catchingUp, Detail: "another worker is being served"}}, nil
+	}
+	defer s.writing.Unlock()
+	return s.take(ctx, r.Worker, rank, body)
+}
+
+// take writes one upload; it holds the right to.
+func (s *saver) take(ctx context.Context, worker string, rank uint32, r Request) (result, error) {
+	s.mu.Lock()
+	again := s.brings[worker]
+	s.mu.Unlock()
+	switch {
+	case again:
+		return result{}, nil
+	case s.sealed:
+		return result{Answer: refuse(wire.Refused, "checkpoint %d is complete without it: it came too late", s.id)}, nil
+	}
+	b, err := r.Body(ctx)
+	if err != nil {
+		return result{Answer: wire.Answer{Status: wire.Busy, Detail: fmt.Sprintf("receive upload: %v", err)}}, nil
+	}
+	if err := s.writer.WriteBlob(ctx, WorkerBlob(rank), bytes.NewReader(b)); err != nil {
+		return result{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.brings[worker] = true
+	return result{}, nil
+}
+
+// awaitUploads waits for those workers that said they would bring something.
+func (l *leader) awaitUploads(ctx context.Context, s *saver) {
+	until := time.Now().Add(uploadFor)
+	for {
+		missing := l.uploading(s)
+		if len(missing) == 0 {
+			return
+		}
+		if time.Now().After(until) {
+			l.log.Warn("checkpoint without what these workers were to bring", "checkpoint", s.id, "workers", missing)
+			return
+		}
+		if !sleep(ctx, pauseMin) {
+			return
+		}
+	}
+}
+
+func (l *leader) uploading(s *saver) (missing []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.g.read(func(st *state) {
+		j := st.Jobs[s.job]
+		if j == nil {
+			return
+		}
+		for _, w := range j.Workers {
+			if w.Uploads && w.State == sessionOpen && !s.brings[w.Name] {
+				missing = append(missing, w.Name)
+			}
+		}
+	})
+	return missing
+}
+
+// raw is a reply that is bytes already.
+type raw []byte
+
+// resumed answers what the caller's rank finds in the checkpoint its job was
+// restored from: what ranks r have uploaded, r mod world being its own.
+func (l *leader) resumed(ctx context.Context, r wire.ResumeRequest) (result, error) {
+	if a := l.check(r.SessionRef); a.Status != wire.OK {
+		return result{Answer: a}, nil
+	}
+	var from *restored
+	var rank, world uint32
+	l.g.read(func(s *state) {
+		j := s.Jobs[r.Job]
+		from, world = j.Restored, j.Params.World
+		if w := j.worker(r.Worker); w != nil {
+			rank = w.Rank
+		}
+	})
+	if from == nil {
+		return result{Reply: raw(nil)}, nil
+	}
+	body, err := uploads(ctx, from, func(of uint32) bool { return of%world == rank })
+	if err != nil {
+		l.log.Warn("what workers uploaded cannot be read", "checkpoint", from.Checkpoint, "dir", from.Dir, "err", err)
+	}
+	return result{Reply: raw(body)}, nil
+}
+
+// uploads reads what ranks have uploaded.
+func uploads(ctx context.Context, from *restored, wanted func(rank uint32) bool) (out []byte, err error) {
+	store, err := checkpoint.Open(checkpoint.Config{Dir: from.Dir, Owner: "resume"})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	c, err := store.Load(ctx, from.Checkpoint)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	blobs, err := c.Blobs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range blobs {
+		var rank uint32
+		if n, err := fmt.Sscanf(b.Name, "worker/%d", &rank); n != 1 || err != nil || b.Group != layout.MetaGroup || !wanted(rank) {
+			continue
+		}
+		var data bytes.Buffer
+		if err := c.Blob(ctx, b.Group, b.Name, &data); err != nil {
+			return nil, err
+		}
+		out = wire.AppendBlob(out, wire.RankBlob{Rank: rank, Data: data.Bytes()})
+	}
+	return out, nil
+}
+
+// restoreJob begins or ends the restore of a job.
+func (l *leader) restoreJob(ctx context.Context, r wire.RestoreRequest, body Request) (result, error) {
+	if !r.Complete {
+		var err error
+		if r.State, err = body.Body(ctx); err != nil {
+			return result{Answer: wire.Answer{Status: wire.Busy, Detail: fmt.Sprintf("receive a job: %v", err)}}, nil
+		}
+	}
+	return l.g.propose(ctx, kindRestoreJob, r)
+}
