@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync"
 	"time"
 
 	"hcclps/ps/wire"
@@ -51,21 +53,65 @@ type CheckpointStats struct {
 }
 
 // Checkpoint asks for a checkpoint, and returns the step it will be of: the state after all steps below. It is written while training goes on;
-// Stats says when it is there.
+// Stats says when it is there. One worker asks for all.
 func (c *Client) Checkpoint(ctx context.Context) (uint64, error) {
 	const what = "make a checkpoint"
-	if c.servers == nil && c.local.saver == nil {
+	switch {
+	case c.servers != nil:
+		p, err := c.servers.checkpoint(ctx)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", what, err)
+		}
+		c.background(func(ctx context.Context) error {
+			c.observe(ctx, p)
+			return nil
+		})
+		return p.T, nil
+	case c.local.saver == nil:
 		return 0, fmt.Errorf("%s: there is no folder for it: Config.Checkpoints names it", what)
 	}
 	return c.plan(ctx, what, wire.Plan{Kind: wire.PlanCheckpoint})
 }
 
-// checkpoints is what has become of those that this client writes.
-func (c *Client) checkpoints() CheckpointStats {
-	if c.local == nil {
-		return CheckpointStats{}
-	}
-	return c.local.saver.now()
+// saves is what is known of checkpoints.
+type saves struct {
+	mu    sync.Mutex
+	stats CheckpointStats
+}
+
+func (s *saves) now() CheckpointStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stats
+}
+
+func (s *saves) begin(total int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.Writing, s.stats.Done, s.stats.Total = true, 0, total
+}
+
+// at notes how many bytes are written, and of how many if that is known better now.
+func (s *saves) at(done, total int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.Done = done
+	s.stats.Total = max(s.stats.Total, total)
+}
+
+func (s *saves) made(log *slog.Logger, id, step uint64, written int64, took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := &s.stats
+	n.Writing, n.Made, n.ID, n.Step, n.Bytes, n.Written, n.Took = false, n.Made+1, id, step, n.Done, written, took
+	log.Info("checkpoint", "id", id, "step", step, "bytes", n.Bytes, "written", written, "took", took)
+}
+
+func (s *saves) fail(log *slog.Logger, step uint64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.Writing, s.stats.Failed, s.stats.Why = false, s.stats.Failed+1, err.Error()
+	log.Warn("a checkpoint could not be written; those before it are as they were", "step", step, "err", err)
 }
 
 // pacer asks for checkpoints when they are due.
@@ -79,14 +125,26 @@ type pacer struct {
 func (p *pacer) step(ctx context.Context, c *Client) {
 	clock := c.Clock() + planAhead
 	p.due = p.due || p.every.Steps > 0 && clock%p.every.Steps == 0 || p.every.Time > 0 && time.Since(p.since) >= p.every.Time
-	if !p.due || c.Rank() != 0 || c.Stats().Checkpoint.Writing {
+	if !p.due || c.Rank() != 0 || c.saves.now().Writing {
 		return
 	}
-	at, err := c.Checkpoint(ctx)
-	if err != nil {
-		c.cfg.Logger.Warn("no checkpoint", "step", c.Clock(), "err", err)
-		return
-	}
-	c.cfg.Logger.Debug("a checkpoint will be made", "step", at)
 	p.due, p.since = false, time.Now()
+	ask := func(ctx context.Context) error {
+		at, err := c.Checkpoint(ctx)
+		if err != nil {
+			c.saves.fail(c.cfg.Logger, clock, err)
+			return err
+		}
+		c.cfg.Logger.Debug("a checkpoint will be made", "step", at)
+		return nil
+	}
+	if c.servers == nil {
+		p.due = ask(ctx) != nil
+		return
+	}
+	c.saves.begin(0)
+	c.background(func(ctx context.Context) error {
+		_ = ask(ctx) // it is noted; training goes on
+		return nil
+	})
 }

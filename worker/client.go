@@ -145,6 +145,9 @@ type Client struct {
 	step        atomic.Uint64      // steps this worker has completed: its clock
 	cursor      []byte             // after the last completed step
 	finished    bool
+	about       About // of the model, for checkpoints
+	saves       saves
+	background  func(part func(context.Context) error) // gives a part a goroutine that Close waits for
 	waits       waits
 	counters    counters
 	prof        *profile
@@ -202,6 +205,7 @@ func (c *Client) run(ctx context.Context, part func(context.Context) error) {
 // open makes the store. Its goroutines run in the context run.
 func (c *Client) open(ctx, run context.Context, bulk *backend.Bulk) error {
 	r := resumed{incarnation: 1, params: c.cfg.jobParams()}
+	c.background = func(part func(context.Context) error) { c.run(run, part) }
 	if c.cfg.Mode.servers() {
 		s, err := newServers(c.cfg, bulk, &c.waits, &c.counters, c.coders)
 		if err != nil {
@@ -233,11 +237,14 @@ func (c *Client) open(ctx, run context.Context, bulk *backend.Bulk) error {
 		}
 	}
 	c.resume(r)
-	if c.cfg.Mode != AllReduce || c.cfg.Checkpoints.Dir == "" {
-		return nil
+	if c.servers != nil {
+		return c.takeUploaded(ctx, r)
 	}
 	c.local.residuals, c.local.putResiduals = c.residuals, c.restoreResiduals
-	c.local.saver = newSaver(c.cfg, func(part func(context.Context) error) { c.run(run, part) })
+	if c.cfg.Checkpoints.Dir == "" {
+		return nil
+	}
+	c.local.saver = newSaver(c.cfg, c.background, &c.saves)
 	if err := c.local.take(ctx); err != nil {
 		return err
 	}

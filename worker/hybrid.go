@@ -128,7 +128,7 @@ func (h *hybrid) load(ctx context.Context, dir string, m *Manifest) error {
 // plan implements store: the servers say when.
 func (h *hybrid) plan(ctx context.Context, what string, p wire.Plan) (uint64, error) {
 	at, err := h.rows.plan(ctx, what, p)
-	if err != nil || p.Kind == wire.PlanStop { // the servers stop everybody
+	if err != nil || p.Kind == wire.PlanStop || p.Kind == wire.PlanCheckpoint { // the servers tell everybody
 		return at, err
 	}
 	p.T = at

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -52,7 +53,10 @@ func (c *Client) push(ctx context.Context, s *commit) (outcome, error) {
 	}
 	c.step.Add(1)
 	c.cursor = append([]byte(nil), s.cursor...)
-	return all, nil
+	if all.checkpoint > 0 {
+		err = c.upload(ctx, all.checkpoint)
+	}
+	return all, err
 }
 
 // push is one step. Its gradients are sent from where they lie, and do not change
@@ -66,6 +70,8 @@ type push struct {
 	bodies []body // [shard x parts + part]
 	cuts   []*cut // one a table of the step
 	others latest // until when other workers were waited for
+
+	checkpoint atomic.Uint64 // that waits for this worker's state after the step; 0: none does
 }
 
 // push implements store.
@@ -74,7 +80,7 @@ func (s *servers) push(ctx context.Context, c *commit) (outcome, error) {
 	if err == nil {
 		err = p.run(ctx)
 	}
-	return outcome{loss: c.loss, others: s.sent.others.time()}, err
+	return outcome{loss: c.loss, others: s.sent.others.time(), checkpoint: s.sent.checkpoint.Load()}, err
 }
 
 func (s *servers) encode(c *commit) (*push, error) {
@@ -82,6 +88,7 @@ func (s *servers) encode(c *commit) (*push, error) {
 	shards := len(s.layout.Shards)
 	p := &s.sent
 	p.others.reset()
+	p.checkpoint.Store(0)
 	p.s, p.step, p.rows, p.cursor = s, c.step, uint32(c.rows), c.cursor
 	if len(p.bodies) != shards*parts {
 		p.bodies = make([]body, shards*parts)
@@ -237,6 +244,9 @@ func (p *push) send(ctx context.Context, shard, part, parts int) error {
 	n.pushedRaw.Add(uint64(body.raw))
 	if a.Duplicate {
 		n.duplicatePushes.Add(1)
+	}
+	if a.Checkpoint > 0 && a.Cut == p.step+1 {
+		p.checkpoint.Store(a.Checkpoint)
 	}
 	p.s.session.shards[shard].advance(a)
 	return nil

@@ -40,7 +40,7 @@ type replica struct {
 	saver        *saver // nil: there is no folder for checkpoints
 	cuts         []uint64
 	about        About
-	residuals    func() ([]byte, error) // what codecs hold back; nil: nothing
+	residuals    func() ([]byte, error) // what codecs hold back
 	putResiduals func([]byte) error     // adds to that
 	budget       *table.Budget          // of copies for checkpoints
 

@@ -20,15 +20,13 @@ func (r *replica) cut(ctx context.Context) error {
 		return nil
 	}
 	began := time.Now()
-	state := workerState{workerHead: workerHead{Worker: r.cfg.Worker, Rank: r.rank(), World: r.world(), Step: r.clock, Cursor: r.cursor, About: r.about}}
-	if r.rank() != 0 {
-		state.About = About{}
+	state := workerState{workerHead: workerHead{Worker: r.cfg.Worker, Rank: r.rank(), World: r.world(), Step: r.clock, Cursor: r.cursor}}
+	if r.rank() == 0 {
+		state.About = r.about
 	}
-	if r.residuals != nil {
-		var err error
-		if state.residuals, err = r.residuals(); err != nil {
-			return fmt.Errorf("residuals after step %d: %w", r.clock, err)
-		}
+	var err error
+	if state.residuals, err = r.residuals(); err != nil {
+		return fmt.Errorf("residuals after step %d: %w", r.clock, err)
 	}
 	blob, err := state.encode()
 	if err != nil {
@@ -43,7 +41,7 @@ func (r *replica) cut(ctx context.Context) error {
 	if r.rank() != 0 {
 		return nil
 	}
-	if r.saver == nil || r.saver.busy() {
+	if r.saver == nil || r.saver.said.now().Writing {
 		r.log.Warn("no checkpoint: this worker has no folder for it, or is still at the last one", "step", r.clock)
 		return nil
 	}

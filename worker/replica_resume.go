@@ -50,7 +50,7 @@ func (r *replica) take(ctx context.Context) error {
 	}
 	for _, b := range mine {
 		st, err := decodeWorkerState(b)
-		if err == nil && r.putResiduals != nil && len(st.residuals) > 0 {
+		if err == nil {
 			err = r.putResiduals(st.residuals)
 		}
 		if err != nil {

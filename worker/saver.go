@@ -36,8 +36,7 @@ type saver struct {
 	epochs map[uint32]uint32
 	others atomic.Bool // the tables are not those of base any more
 
-	mu    sync.Mutex
-	stats CheckpointStats
+	said *saves
 }
 
 // capture is the state of a job after a step.
@@ -55,8 +54,8 @@ func (c *capture) close() {
 	}
 }
 
-func newSaver(cfg Config, start func(part func(context.Context) error)) *saver {
-	s := &saver{cfg: cfg.Checkpoints, job: cfg.Job, log: cfg.Logger, start: start}
+func newSaver(cfg Config, start func(part func(context.Context) error), said *saves) *saver {
+	s := &saver{cfg: cfg.Checkpoints, job: cfg.Job, log: cfg.Logger, start: start, said: said}
 	s.cfg.Keep = cmp.Or(s.cfg.Keep, defaultKeep)
 	return s
 }
@@ -87,22 +86,6 @@ func (s *saver) fresh(ctx context.Context) error {
 	return err
 }
 
-// busy says whether a checkpoint is being written.
-func (s *saver) busy() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stats.Writing
-}
-
-func (s *saver) now() CheckpointStats {
-	if s == nil {
-		return CheckpointStats{}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stats
-}
-
 // wait waits for the one under way.
 func (s *saver) wait(ctx context.Context) error {
 	if s == nil || s.done == nil {
@@ -118,37 +101,24 @@ func (s *saver) wait(ctx context.Context) error {
 
 // save writes a cut, in a goroutine of its own. lock is the reader's side of what guards the tables.
 func (s *saver) save(c *capture, lock sync.Locker) {
-	s.mu.Lock()
-	s.stats.Writing, s.stats.Done, s.stats.Total = true, 0, c.bytes
-	s.mu.Unlock()
+	s.said.begin(c.bytes)
 	done := make(chan struct{})
 	s.done = done
 	s.start(func(ctx context.Context) error {
 		defer close(done)
 		defer c.close()
 		m, err := s.write(ctx, c, lock)
-		s.tell(c, m, err)
-		return nil // training goes on without it
+		if err != nil {
+			s.said.fail(s.log, c.manifest.Step, err)
+			return nil // training goes on without it
+		}
+		var written int64
+		for _, p := range m.Parts {
+			written += p.New
+		}
+		s.said.made(s.log, m.ID, m.Step, written, time.Since(c.began))
+		return nil
 	})
-}
-
-// tell takes note of what has become of a checkpoint.
-func (s *saver) tell(c *capture, m *checkpoint.Manifest, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := &s.stats
-	n.Writing = false
-	if err != nil {
-		n.Failed, n.Why = n.Failed+1, err.Error()
-		s.log.Warn("a checkpoint could not be written; those before it are as they were", "step", c.manifest.Step, "err", err)
-		return
-	}
-	n.Made, n.ID, n.Step, n.Took, n.Written = n.Made+1, m.ID, m.Step, time.Since(c.began), 0
-	n.Bytes = n.Done
-	for _, p := range m.Parts {
-		n.Written += p.New
-	}
-	s.log.Info("checkpoint", "id", m.ID, "step", m.Step, "bytes", n.Bytes, "written", n.Written, "took", n.Took)
 }
 
 // write makes a checkpoint of a cut, and removes those that are kept no longer.
@@ -197,11 +167,7 @@ func (s *saver) write(ctx context.Context, c *capture, lock sync.Locker) (*check
 func (s *saver) begin(ctx context.Context, store *checkpoint.Store, c *capture) (*checkpoint.Writer, error) {
 	spec := checkpoint.Spec{
 		ID: c.manifest.ID, Job: s.job, Group: layout.GroupOf(0), Shards: c.manifest.Shards, Tables: c.manifest.Tables, Rate: s.cfg.Rate,
-		Progress: func(p checkpoint.Progress) {
-			s.mu.Lock()
-			s.stats.Done = p.Bytes
-			s.mu.Unlock()
-		},
+		Progress: func(p checkpoint.Progress) { s.said.at(p.Bytes, 0) },
 	}
 	if !s.others.Swap(false) && s.base > 0 && s.chain+1 < min(s.cfg.Keep, checkpoint.MaxChain) {
 		spec.Base = s.base

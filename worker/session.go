@@ -62,6 +62,7 @@ type resumed struct {
 	incarnation uint64
 	params      wire.JobParams
 	tables      []wire.Table
+	restored    *wire.Restored // nil: the job has begun anew
 }
 
 func (cfg Config) jobParams() wire.JobParams {
@@ -80,7 +81,7 @@ func (s *servers) open(ctx context.Context) (resumed, error) {
 	var opened wire.OpenReply
 	start := time.Now()
 	err := s.control(ctx, "open session", wire.KindOpen, wire.OpenRequest{
-		Job: s.cfg.Job, Worker: s.cfg.Worker, Rank: uint32(s.cfg.Rank), Params: s.cfg.jobParams(), Owner: owner(),
+		Job: s.cfg.Job, Worker: s.cfg.Worker, Rank: uint32(s.cfg.Rank), Params: s.cfg.jobParams(), Owner: owner(), State: true,
 	}, &opened)
 	if err != nil {
 		return resumed{}, err
@@ -93,7 +94,7 @@ func (s *servers) open(ctx context.Context) (resumed, error) {
 	n.renewed, n.changed = start, make(chan struct{})
 	s.owner = opened.Owner
 	r, err := s.fence(ctx, opened)
-	r.incarnation, r.params, r.tables = opened.Incarnation, opened.Params, opened.Tables
+	r.incarnation, r.params, r.tables, r.restored = opened.Incarnation, opened.Params, opened.Tables, opened.Restored
 	return r, err
 }
 

@@ -31,6 +31,6 @@ func (c *Client) Stats() Stats {
 		Pulls: n.pulls.Load(), PulledRows: n.pulledRows.Load(), PushedRows: n.pushedRows.Load(),
 		PulledBytes: n.pulledBytes.Load(), PushedBytes: n.pushedBytes.Load(), PushedBytesRaw: n.pushedRaw.Load(),
 		Time:       c.prof.times(),
-		Checkpoint: c.checkpoints(),
+		Checkpoint: c.saves.now(),
 	}
 }

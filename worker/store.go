@@ -65,4 +65,6 @@ func (l loss) mean() float64 {
 type outcome struct {
 	loss   loss
 	others time.Time // when other workers were there
+
+	checkpoint uint64 // that waits for what this worker has after the step; 0: none does
 }

@@ -139,7 +139,7 @@ func (t *trainer) run(ctx context.Context, src dataset.Source) error {
 		return err
 	}
 	t.pacer = pacer{every: t.opt.CheckpointEvery, since: time.Now()}
-	if t.c.local != nil {
+	if t.c.about = t.opt.About; t.c.local != nil {
 		t.c.local.about = t.opt.About
 	}
 	t.rep.Resumed, t.rep.Steps = t.c.Clock(), t.c.Clock()

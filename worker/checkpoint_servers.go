@@ -1,0 +1,165 @@
+package worker
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"hcclps/p2p/link"
+	"hcclps/ps/layout"
+	"hcclps/ps/wire"
+)
+
+// checkpoint asks the servers for a checkpoint, and returns its plan.
+func (s *servers) checkpoint(ctx context.Context) (made wire.Plan, err error) {
+	req := wire.PlanRequest{SessionRef: s.ref(), Plan: wire.Plan{Kind: wire.PlanCheckpoint}}
+	return made, s.control(ctx, "plan a checkpoint", wire.KindPlan, req, &made)
+}
+
+// look is how often the servers are asked how far a checkpoint is.
+const look = time.Second
+
+// observe takes note of how a checkpoint comes along, to its end.
+func (c *Client) observe(ctx context.Context, p wire.Plan) {
+	began := time.Now()
+	c.saves.begin(0)
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for {
+		var r wire.CheckpointsReply
+		err := c.servers.control(ctx, "ask about a checkpoint", wire.KindCheckpoints, wire.CheckpointsRequest{}, &r)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			c.saves.fail(c.cfg.Logger, p.T, err)
+			return
+		}
+		if c.noted(r, p, time.Since(began)) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// noted takes note of what the servers say of a checkpoint. It reports whether that has ended.
+func (c *Client) noted(r wire.CheckpointsReply, p wire.Plan, took time.Duration) bool {
+	for _, s := range r.Last {
+		if s.ID != p.Checkpoint {
+			continue
+		}
+		if s.Why != "" {
+			c.saves.fail(c.cfg.Logger, p.T, errors.New(s.Why))
+		} else {
+			c.saves.made(c.cfg.Logger, s.ID, s.Step, s.Bytes, took)
+		}
+		return true
+	}
+	if r.Now == nil || r.Now.ID != p.Checkpoint {
+		c.saves.fail(c.cfg.Logger, p.T, fmt.Errorf("the servers know nothing of checkpoint %d any more", p.Checkpoint))
+		return true
+	}
+	var done, total int64
+	for _, part := range r.Now.Parts {
+		done, total = done+part.Bytes, total+part.Total
+	}
+	c.saves.at(done, total)
+	return false
+}
+
+// upload gives a checkpoint what this worker has after its last step; it is sent while training goes on.
+func (c *Client) upload(ctx context.Context, id uint64) error {
+	b, err := c.state(ctx)
+	if err != nil {
+		return err
+	}
+	step := c.Clock()
+	c.background(func(ctx context.Context) error {
+		head, err := wire.Control(wire.KindUpload, wire.UploadRequest{SessionRef: c.servers.ref(), Checkpoint: id})
+		if err == nil {
+			_, _, err = c.servers.do(ctx, request{op: "upload state", group: layout.MetaGroup, head: head, body: [][]byte{b}, prio: link.Background})
+		}
+		if err != nil && ctx.Err() == nil {
+			c.cfg.Logger.Warn("a checkpoint is without the state of this worker", "id", id, "step", step, "err", err)
+		}
+		return nil
+	})
+	return nil
+}
+
+// state is what a checkpoint keeps of this worker.
+func (c *Client) state(ctx context.Context) ([]byte, error) {
+	s := workerState{workerHead: workerHead{Worker: c.cfg.Worker, Rank: c.Rank(), World: c.World(), Step: c.Clock(), Cursor: c.cursor}}
+	var err error
+	if s.residuals, err = c.residuals(); err != nil {
+		return nil, fmt.Errorf("state of this worker after step %d: %w", s.Step, err)
+	}
+	if s.Rank == 0 {
+		s.About = c.about
+		if c.local != nil {
+			d := c.local.shared()
+			s.Dense = &d
+			if s.rows, err = c.local.appendRows(ctx, nil); err != nil {
+				return nil, fmt.Errorf("dense tensors after step %d: %w", s.Step, err)
+			}
+		}
+	}
+	return s.encode()
+}
+
+// appendRows adds all rows of all tables, as putDense takes them.
+func (r *replica) appendRows(ctx context.Context, b []byte) ([]byte, error) {
+	for _, t := range r.tables {
+		at := len(b)
+		b = append(b, make([]byte, 8)...)
+		err := r.scan(ctx, &t.Spec, func(row wire.Row) error {
+			b = wire.AppendRow(b, row)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		binary.LittleEndian.PutUint64(b[at:], uint64(len(b)-at-8))
+	}
+	return b, nil
+}
+
+// takeUploaded goes on with what this worker, or those whose number is its now, had in the checkpoint that the job was restored from.
+func (c *Client) takeUploaded(ctx context.Context, r resumed) error {
+	if r.restored == nil || r.restored.Step != r.step {
+		return nil
+	}
+	head, err := wire.Control(wire.KindResume, wire.ResumeRequest{SessionRef: c.servers.ref()})
+	if err != nil {
+		return err
+	}
+	_, body, err := c.servers.do(ctx, request{op: "ask for the state in the checkpoint", group: layout.MetaGroup, head: head, prio: link.Push})
+	if err != nil {
+		return err
+	}
+	blobs, err := wire.DecodeBlobs(body)
+	if err != nil {
+		return err
+	}
+	for _, b := range blobs {
+		s, err := decodeWorkerState(b.Data)
+		if err == nil {
+			err = c.restoreResiduals(s.residuals)
+		}
+		if err == nil && s.Dense != nil && c.local != nil {
+			if err = c.local.become(s.Dense); err == nil {
+				err = c.local.putDense(s.rows, s.Dense.Tables)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("state of rank %d in checkpoint %d: %w", b.Rank, r.restored.Checkpoint, err)
+		}
+	}
+	return nil
+}
