@@ -141,7 +141,7 @@ func (v *verifier) part(m *Manifest, ref *Part) {
 // withPages leaves out tables of which a group has nothing: whoever wrote its
 // part may not have known of them.
 func withPages(tables []PartTable) []PartTable {
-	return slices.DeleteFunc(slices.Clone(tables), func(t PartTable) bool { return t.Pages == 0 })
+	return slices.DeleteFunc(slices.Clone(tables), func(t PartTable) bool { return t.Pages == 0 && t.Rows == 0 && t.Bytes == 0 })
 }
 
 // counts compares what the manifest says of a group's tables with the pages of the

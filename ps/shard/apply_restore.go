@@ -23,7 +23,9 @@ func (s *State) restore(m *wire.Restore) (wire.Answer, error) {
 		return no("a restore needs a number and a job's name")
 	case j != nil && j.Restore == m.Load && (j.Restored || m.Piece == wire.RestoreHead):
 		a := j.answer(wire.OK, "")
-		a.Duplicate = true
+		if a.Duplicate = true; j.Restored {
+			a.Detail = wire.RestoredWhole
+		}
 		return a, nil
 	case j != nil && j.Restore != m.Load:
 		return no("it is here already, at step %d: restore into a cluster that does not know it, or under another name", j.Clock)
@@ -115,6 +117,9 @@ func (j *job) restorePages(m *wire.Restore) (why string) {
 	}
 	return ""
 }
+
+// RowHead is the size of a row's head in a page; the values follow.
+const RowHead = 16
 
 // writerAt is where a record has the number of its writer.
 const writerAt = 14

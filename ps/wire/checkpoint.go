@@ -45,6 +45,9 @@ const (
 	RestoreEnd                       // these were all
 )
 
+// RestoredWhole is the Detail of the answer of a shard that has all of a restore.
+const RestoredWhole = "whole"
+
 // Restore brings a piece of a job as a checkpoint has it, into a shard that does
 // not know the job. Data comes as the body of the request; the leader
 // puts it into Data for the log. Each may be repeated.
