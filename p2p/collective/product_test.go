@@ -135,12 +135,12 @@ type kind struct {
 	r collective.Reduction
 }
 
-// kinds is every pair, or for large worlds a few that have every type and every reduction.
+// kinds is every pair, or for large worlds and short runs a few that have every type and every reduction.
 func kinds(ranks int) []kind {
 	var all []kind
 	for i, t := range allTypes {
 		for j, r := range allReductions {
-			if ranks == 2 || ranks == 3 || (i+2*j+ranks)%5 == 0 {
+			if (ranks == 2 || ranks == 3) && !testing.Short() || (i+2*j+ranks)%5 == 0 {
 				all = append(all, kind{t, r})
 			}
 		}
