@@ -16,7 +16,7 @@ const (
 	burnFor   = 100 * time.Microsecond // without anybody else having had the CPU
 	lookFor   = 20 * time.Millisecond  // at most, whoever has it
 	busyYield = time.Microsecond       // a yield that takes longer has let another thread run
-	spinBatch = 32                     // looks between two readings of the clock
+	spinBatch = 256                    // looks between two readings of the clock, which takes as long as some dozens
 	crowdFor  = 256                    // waits that begin with yielding after a long yield
 	nap       = 10 * time.Millisecond  // of sleep between two looks at everything else
 )
@@ -34,8 +34,14 @@ func (r *Region) Look(rank, word int, least uint64) uint64 {
 
 // look is Look when it must wait.
 func (r *Region) look(w *atomic.Uint64, least uint64) uint64 {
+	crowded := r.crowd || r.crowded > 0
+	if !crowded {
+		if v := spinOnce(w, least); v >= least { // most often it is there before the clock would have been read
+			return v
+		}
+	}
 	began := time.Now()
-	if r.crowd || r.crowded > 0 {
+	if crowded {
 		r.crowded = max(0, r.crowded-1)
 	} else if v := spin(w, least, began); v >= least {
 		return v
@@ -56,15 +62,20 @@ func (r *Region) look(w *atomic.Uint64, least uint64) uint64 {
 // spin looks without pause for a moment.
 func spin(w *atomic.Uint64, least uint64, began time.Time) uint64 {
 	for {
-		for range spinBatch {
-			if v := w.Load(); v >= least {
-				return v
-			}
-		}
-		if time.Since(began) > spinFor {
-			return w.Load()
+		if v := spinOnce(w, least); v >= least || time.Since(began) > spinFor {
+			return v
 		}
 	}
+}
+
+// spinOnce looks without reading the clock.
+func spinOnce(w *atomic.Uint64, least uint64) (v uint64) {
+	for range spinBatch {
+		if v = w.Load(); v >= least {
+			return v
+		}
+	}
+	return v
 }
 
 // Await waits until a word of a rank is at least least. If ctx ends first it returns the cause. A rank that has left or died without having
