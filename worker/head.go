@@ -16,7 +16,7 @@ import (
 //	 8 u64 digest of tables        48 u64 rows of the loss
 //	16 u32 kind of a plan          56 u64 bytes of the body
 //	20 f32 rate of the plan        64 u8 flags: 1 the step is refused, and the body says why; 2 a worker waits to come in
-//	24 u64 step it is for          65 u8 bytes of the cursor, 6 x 0
+//	24 u64 step it is for          65 u8 bytes of the cursor, u8 0, u32 seconds since 1970
 //	32 u64 rows                    72 64 bytes, the cursor and zeros
 type head struct {
 	step    uint64
@@ -28,6 +28,7 @@ type head struct {
 	refused bool
 	waiting bool
 	cursor  []byte
+	seconds uint32 // since 1970 by this worker's clock; that of rank 0 counts
 }
 
 const (
@@ -62,6 +63,7 @@ func (h *head) encode(b []byte) {
 	if h.waiting {
 		b[64] |= flagWaiting
 	}
+	le.PutUint32(b[67:], h.seconds)
 	b[65] = byte(copy(b[cursorAt:headSize], h.cursor))
 }
 
@@ -74,6 +76,7 @@ func decodeHead(b []byte) (head, error) {
 		step: le.Uint64(b), schema: le.Uint64(b[8:]),
 		plan: wire.Plan{Kind: wire.PlanKind(le.Uint32(b[16:])), Rate: math.Float32frombits(le.Uint32(b[20:])), T: le.Uint64(b[24:])},
 		rows: le.Uint64(b[32:]), loss: loss{math.Float64frombits(le.Uint64(b[40:])), int(le.Uint64(b[48:]))}, body: le.Uint64(b[56:]),
+		seconds: le.Uint32(b[67:]),
 		refused: b[64]&flagRefused != 0, waiting: b[64]&flagWaiting != 0,
 	}
 	n := int(b[65])

@@ -15,6 +15,7 @@ import (
 	"hcclps/p2p"
 	"hcclps/ps/optim"
 	"hcclps/ps/table"
+	"hcclps/ps/update"
 	"hcclps/ps/wire"
 )
 
@@ -113,6 +114,7 @@ type shared struct {
 type sharedRule struct {
 	Spec wire.Table  `json:"spec"`
 	Opt  optim.State `json:"opt"`
+	Kept update.Kept `json:"kept,omitzero"`
 }
 
 // pageSize is about how many bytes of rows are sent at once.
@@ -142,9 +144,9 @@ func (r *replica) share(ctx context.Context, source int, has bool) error {
 	if err := r.peers.allWell(ctx, unfit); err != nil {
 		return fmt.Errorf("take the parameters of rank %d: %w", source, err)
 	}
-	for _, t := range s.Tables {
-		if err := r.shareRows(ctx, source, t.Spec.ID, has); err != nil {
-			return fmt.Errorf("share rows of table %q of rank %d: %w", t.Spec.Name, source, err)
+	for _, t := range r.stores() {
+		if err := r.shareRows(ctx, source, t.rows, has); err != nil {
+			return fmt.Errorf("share rows of table %q of rank %d: %w", t.name, source, err)
 		}
 	}
 	return nil
@@ -156,7 +158,7 @@ func (r *replica) shared() shared {
 		Cursor: r.cursor, Rates: r.rates, Order: r.order, LastID: r.lastID, Cuts: r.cuts,
 	}
 	for _, t := range r.tables {
-		s.Tables = append(s.Tables, sharedRule{t.Spec, t.Opt})
+		s.Tables = append(s.Tables, sharedRule{t.Spec, t.Opt, t.Kept})
 	}
 	return s
 }
@@ -168,7 +170,7 @@ func (r *replica) become(s *shared) error {
 	defer func() {
 		for _, t := range fresh {
 			if !taken {
-				_ = t.Rows.Close() // what went wrong before says more
+				_ = t.Close() // what went wrong before says more
 			}
 		}
 	}()
@@ -178,8 +180,10 @@ func (r *replica) become(s *shared) error {
 		if err != nil {
 			return err
 		}
-		h.Opt = t.Opt
 		fresh = append(fresh, h)
+		if err := h.Restore(t.Opt, t.Kept); err != nil {
+			return err
+		}
 		for _, mine := range r.tables {
 			if mine.Spec.Name != t.Spec.Name {
 				continue
@@ -218,7 +222,7 @@ func (r *replica) drop(old []*held) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, t := range old {
-		if err := t.Rows.Close(); err != nil {
+		if err := t.Close(); err != nil {
 			return err
 		}
 	}
@@ -229,11 +233,10 @@ func (r *replica) drop(old []*held) error {
 }
 
 // shareRows sends the rows of a table, page by page, and an empty page at the end.
-func (r *replica) shareRows(ctx context.Context, source int, id uint32, has bool) error {
+func (r *replica) shareRows(ctx context.Context, source int, t *table.Table, has bool) error {
 	if r.rank() == source {
-		return r.sendRows(ctx, source, id)
+		return r.sendRows(ctx, source, t)
 	}
-	t := r.table(id)
 	for {
 		b, err := r.peers.broadcast(ctx, source, nil)
 		if err != nil || len(b) == 0 {
@@ -261,14 +264,14 @@ func rowsOf(in []wire.Row) []table.Row {
 	return rows
 }
 
-func (r *replica) sendRows(ctx context.Context, source int, id uint32) error {
+func (r *replica) sendRows(ctx context.Context, source int, t *table.Table) error {
 	var page []byte
 	send := func() error {
 		_, err := r.peers.broadcast(ctx, source, page)
 		page = page[:0]
 		return err
 	}
-	err := r.scan(ctx, &r.table(id).Spec, func(row wire.Row) error {
+	err := r.scanRows(ctx, t, func(row wire.Row) error {
 		if page = wire.AppendRow(page, row); len(page) < pageSize {
 			return nil
 		}
@@ -345,14 +348,16 @@ func (r *replica) digest(ctx context.Context) (uint64, error) {
 	for _, t := range r.tables {
 		b = wire.AppendRule(append(b[:0], t.Spec.Name...), wire.RuleState(t.Opt))
 		_, _ = h.Write(b) // a hash takes everything
-		err := r.scan(ctx, &t.Spec, func(row wire.Row) error {
-			b = binary.LittleEndian.AppendUint64(b[:0], row.Key)
-			_, _ = h.Write(b)
-			_, _ = h.Write(vec.BytesOfFloats(row.Values))
-			return nil
-		})
-		if err != nil {
-			return 0, err
+		for _, rows := range t.stores() {
+			err := r.scanRows(ctx, rows.rows, func(row wire.Row) error {
+				b = binary.LittleEndian.AppendUint64(b[:0], row.Key)
+				_, _ = h.Write(b)
+				_, _ = h.Write(vec.BytesOfFloats(row.Values))
+				return nil
+			})
+			if err != nil {
+				return 0, err
+			}
 		}
 	}
 	return h.Sum64(), nil

@@ -11,6 +11,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"time"
 
 	"hcclps/internal/vec"
 	"hcclps/ps/table"
@@ -268,7 +269,7 @@ func (r *replica) rank() int {
 func (r *replica) head(c *commit) head {
 	h := head{
 		step: c.step, schema: r.schema, rows: uint64(c.rows), loss: c.loss, cursor: c.cursor,
-		plan: r.wish,
+		plan: r.wish, seconds: uint32(time.Now().Unix()),
 	}
 	if r.peers != nil && r.cfg.Mode == AllReduce {
 		h.waiting = r.peers.world.Waiting() > 0
@@ -362,7 +363,7 @@ func (r *replica) close(context.Context, bool) error {
 	defer r.mu.Unlock()
 	var errs []error
 	for _, t := range r.tables {
-		errs = append(errs, t.Rows.Close())
+		errs = append(errs, t.Close())
 	}
 	r.tables = nil
 	return errors.Join(errs...)

@@ -88,9 +88,19 @@ func (r *replica) captured(blobs [][]byte, began time.Time) (*capture, error) {
 		c.manifest.Tables = append(c.manifest.Tables, of)
 	}
 	for _, t := range r.tables {
-		spec := t.Rows.Spec()
-		c.bytes += t.Rows.Stats().Rows * int64(spec.Stride())
-		c.pages = append(c.pages, t.Rows.Capture())
+		if t.Seen != nil {
+			of, err := t.describe()
+			if err != nil {
+				return nil, err
+			}
+			of.ID, of.Name, of.Dim, of.Slots, of.State = wire.SeenTable(of.ID), of.Name+seenName, uint32(t.Seen.Spec().Dim), 0, nil
+			c.manifest.Tables = append(c.manifest.Tables, of)
+		}
+	}
+	for _, t := range r.stores() {
+		spec := t.rows.Spec()
+		c.bytes += t.rows.Stats().Rows * int64(spec.Stride())
+		c.pages = append(c.pages, t.rows.Capture())
 	}
 	return c, nil
 }

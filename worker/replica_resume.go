@@ -143,6 +143,9 @@ func (r *replica) restoreFrom(ctx context.Context, c *checkpoint.Checkpoint) ([]
 		}
 	}
 	for _, t := range m.Tables {
+		if wire.IsSeen(t.ID) {
+			continue
+		}
 		rule, err := ruleOf(t)
 		if err != nil {
 			return nil, err
@@ -224,16 +227,18 @@ func workerBlobs(ctx context.Context, c *checkpoint.Checkpoint) ([][]byte, error
 func (r *replica) loadPages(ctx context.Context, c *checkpoint.Checkpoint) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	stores := r.stores()
 	for p, err := range c.Pages(ctx, checkpoint.Query{}) {
 		if err != nil {
 			return err
 		}
-		t := r.table(p.Table)
-		if t == nil {
+		at := slices.IndexFunc(stores, func(t heldRows) bool { return t.id == p.Table })
+		if at < 0 {
 			continue // of a table that is gone
 		}
-		if err := t.Rows.Load(table.PageID{Partition: p.Partition, Page: p.PageID.Page}, p.Data); err != nil {
-			return fmt.Errorf("page %v of table %q: %w", p.PageID, t.Spec.Name, err)
+		t := stores[at]
+		if err := t.rows.Load(table.PageID{Partition: p.Partition, Page: p.PageID.Page}, p.Data); err != nil {
+			return fmt.Errorf("page %v of table %q: %w", p.PageID, t.name, err)
 		}
 	}
 	return nil

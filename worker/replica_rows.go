@@ -89,8 +89,22 @@ func (r *replica) scan(ctx context.Context, w *wire.Table, visit func(wire.Row) 
 	if t == nil {
 		return fmt.Errorf("table %q does not exist", w.Name)
 	}
+	return scanned(t.Rows, visit)
+}
+
+// scanRows is scan of rows of any kind.
+func (r *replica) scanRows(ctx context.Context, t *table.Table, visit func(wire.Row) error) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return scanned(t, visit)
+}
+
+func scanned(t *table.Table, visit func(wire.Row) error) error {
 	var err error
-	t.Rows.Scan(0, true, 0, func(row table.Row) bool {
+	t.Scan(0, true, 0, func(row table.Row) bool {
 		err = visit(wire.Row{Key: row.Key, Step: row.Step, Sightings: row.Sightings, Writer: row.Writer, Values: row.Values})
 		return err == nil
 	})

@@ -86,6 +86,7 @@ func (r *replica) apply(ctx context.Context, o *round) error {
 			return err
 		}
 	}
+	r.sweep(step+1, o.heads[0].seconds)
 	r.plans(o)
 	r.applied += uint64(len(o.heads))
 	r.cursor = o.heads[0].cursor
@@ -97,8 +98,10 @@ func (r *replica) apply(ctx context.Context, o *round) error {
 // update touches the tables: all of a step, since it has been checked.
 func (r *replica) update(ctx context.Context, step uint64, sections []wire.Section) error {
 	for _, s := range sections {
-		if err := r.table(s.Table).Rows.Reserve(ctx, len(s.Keys)); err != nil {
-			return fmt.Errorf("wait for a checkpoint to be written: %w", err)
+		for _, t := range r.table(s.Table).stores() {
+			if err := t.rows.Reserve(ctx, len(s.Keys)); err != nil {
+				return fmt.Errorf("wait for a checkpoint to be written: %w", err)
+			}
 		}
 	}
 	r.mu.Lock()

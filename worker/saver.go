@@ -187,7 +187,11 @@ func (s *saver) fill(ctx context.Context, store *checkpoint.Store, w *checkpoint
 	for i, t := range c.manifest.Tables {
 		since, known := s.epochs[t.ID]
 		err := c.pages[i].Pages(s.base == 0 || !known, since, func(id table.PageID, data []byte) error {
-			return w.WritePage(ctx, checkpoint.Page{PageID: checkpoint.PageID{Table: t.ID, Partition: id.Partition, Page: id.Page}, Data: data})
+			at := checkpoint.PageID{Table: t.ID, Partition: id.Partition, Page: id.Page}
+			if len(data) <= 2 { // its rows are gone
+				return w.Drop(at)
+			}
+			return w.WritePage(ctx, checkpoint.Page{PageID: at, Data: data})
 		}, lock)
 		if err != nil {
 			return nil, fmt.Errorf("write table %q: %w", t.Name, err)

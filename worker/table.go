@@ -21,6 +21,18 @@ type Optimizer struct {
 // description. ScaleRate multiplies what it says.
 type Schedule = wire.Schedule
 
+// Admit says which keys get a row: all, or those seen a number of times (count exactly, bloom about so), or by chance. ParseAdmit reads one.
+type Admit = wire.Admit
+
+// Evict says which rows are given up: unused for a time or a number of steps, seldom used, small, or too many. ParseEvict reads one.
+type Evict = wire.Evict
+
+// ParseAdmit reads count:N, bloom:N[,BITS] or prob:P.
+func ParseAdmit(s string) (Admit, error) { return wire.ParseAdmit(s) }
+
+// ParseEvict reads rules with commas between them: ttl:24h, ttl:1000steps, lfu:STEPS, l2:NORM, rows:N, bytes:N.
+func ParseEvict(s string) (Evict, error) { return wire.ParseEvict(s) }
+
 // Init is an initializer by name, with its parameters: zeros, constant(value),
 // uniform(low, high), normal(mean, std), and others of ps/table.
 type Init struct {
@@ -35,6 +47,8 @@ type EmbeddingSpec struct {
 	Optimizer Optimizer
 	NonFinite string // what a NaN or infinite gradient does: reject (default), zero, clip
 	Compress  string // how gradients travel, by the name of a codec; "": as Config.Compress says
+	Admit     Admit  // which keys get a row
+	Evict     Evict  // which rows are given up
 }
 
 // DenseSpec describes a dense tensor.
@@ -81,7 +95,7 @@ func blocks(t *wire.Table) int { return (elements(t) + int(t.Dim) - 1) / int(t.D
 // Embedding creates a table, or finds it; a differing description is an error
 // that shows both. It is in force on every shard when Embedding returns.
 func (c *Client) Embedding(ctx context.Context, name string, s EmbeddingSpec) (Embedding, error) {
-	t, err := c.create(ctx, wire.Table{Name: name, Dim: uint32(max(s.Dim, 1))}, s.Init, s.Optimizer, s.NonFinite, s.Compress)
+	t, err := c.create(ctx, wire.Table{Name: name, Dim: uint32(max(s.Dim, 1)), Admit: s.Admit, Evict: s.Evict}, s.Init, s.Optimizer, s.NonFinite, s.Compress)
 	return Embedding{t}, err
 }
 

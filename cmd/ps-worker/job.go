@@ -92,10 +92,28 @@ func modelOptions(c *cli.Context, from *prior) (model.Options, error) {
 		}
 		o.Optimizer.Schedule, o.Dense.Schedule = s, s
 	}
+	if err := keeping(c, &o); err != nil {
+		return o, err
+	}
 	if from != nil {
 		return o, from.agrees(o)
 	}
 	return o, nil
+}
+
+// keeping reads --admit and --evict.
+func keeping(c *cli.Context, o *model.Options) (err error) {
+	if c.IsSet("admit") {
+		if o.Admit, err = worker.ParseAdmit(c.String("admit")); err != nil {
+			return program.Usage("--admit: %w", err)
+		}
+	}
+	if c.IsSet("evict") {
+		if o.Evict, err = worker.ParseEvict(c.String("evict")); err != nil {
+			return program.Usage("--evict: %w", err)
+		}
+	}
+	return nil
 }
 
 // optimizer reads NAME[:param=value,...] and checks it against ps/optim; given

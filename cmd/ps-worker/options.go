@@ -21,6 +21,8 @@ func trainingFlags() []cli.Flag {
 		&cli.IntFlag{Name: "delay", Usage: "allreduce: 1 computes the next batch while the gradients of this one are on their way", EnvVars: env("delay")},
 		&cli.StringFlag{Name: "schedule", Usage: "of the learning rate: constant, linear, cosine, step or inverse_sqrt[:warmup=N,steps=N,floor=F,decay=D]", EnvVars: env("schedule")},
 		&cli.StringFlag{Name: "compress", Usage: "how gradients travel: off, bf16, fp16, int8, twobit, onebit, topk[:SHARE], randomk[:SHARE] or auto, for all tables, or TABLE=CODEC,...", EnvVars: env("compress")},
+		&cli.StringFlag{Name: "admit", Usage: "which keys get rows: count:N, at their Nth sighting; bloom:N[,BITS], about so, in 2^BITS bytes; prob:P, by chance; default: all", EnvVars: env("admit")},
+		&cli.StringFlag{Name: "evict", Usage: "which rows go, with commas between rules: ttl:24h, ttl:1000steps, lfu:STEPS, l2:NORM, rows:N, bytes:N; default: none", EnvVars: env("evict")},
 		&cli.StringFlag{Name: "clip", Usage: "norm=X,value=Y: bounds of a step's gradient", EnvVars: env("clip")},
 		&cli.IntFlag{Name: "eval-every", Usage: "evaluate on the test part every `N` steps", EnvVars: env("eval-every")},
 		&cli.StringFlag{Name: "early-stop", Usage: "METRIC[:patience=N,min-delta=D]: stop when it gets no better", EnvVars: env("early-stop")},

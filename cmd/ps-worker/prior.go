@@ -73,6 +73,8 @@ func (p *prior) agrees(o model.Options) error {
 	case !same(o.Optimizer, was.Optimizer), !same(o.Dense, was.Dense):
 		return fmt.Errorf("%s is a model %s, --optimizer, --lr and --schedule say %s: what the optimizer remembers is part of the model: leave them out to go on with it",
 			p.dir, describe(was), describeRule(o.Optimizer))
+	case o.Admit != was.Admit, o.Evict != was.Evict:
+		return fmt.Errorf("%s is a model with --admit %q and --evict %q, not %q and %q: leave them out to go on with it", p.dir, was.Admit, was.Evict, o.Admit, o.Evict)
 	}
 	return nil
 }

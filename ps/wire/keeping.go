@@ -3,6 +3,9 @@ package wire
 // SeenTable is the number under which a checkpoint has what a table's admission remembers.
 func SeenTable(table uint32) uint32 { return table | 1<<31 }
 
+// IsSeen says whether a table of a checkpoint is what another's admission remembers.
+func IsSeen(table uint32) bool { return table&(1<<31) != 0 }
+
 // Sweep tells a table the time, and lets it evict rows of partitions [From, To) that outlived theirs. Leaders log it; nobody may ask for it.
 type Sweep struct {
 	Group    uint32

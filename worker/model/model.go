@@ -62,6 +62,8 @@ type Options struct {
 	User      []string         // features of the user's side, in mf and twotower; default: the first sparse one. The others are the item's
 	Optimizer worker.Optimizer // of the embedding tables
 	Dense     worker.Optimizer // of all else; default: Optimizer, if that is given
+	Admit     worker.Admit     `json:",omitzero"` // of the embedding tables
+	Evict     worker.Evict     `json:",omitzero"` // likewise
 	Epochs    int              // how long to train; for the caller, New does not look at it
 	Batch     int              // rows of a batch; likewise
 }

@@ -20,7 +20,7 @@ func newStore(c *worker.Client, o Options) *store { return &store{c: c, o: o} }
 
 // vectors makes, or finds, an embedding table of rows of dim floats around zero.
 func (st *store) vectors(ctx context.Context, name string, dim int, deviation float64) worker.Embedding {
-	spec := worker.EmbeddingSpec{Dim: dim, Optimizer: st.o.Optimizer}
+	spec := worker.EmbeddingSpec{Dim: dim, Optimizer: st.o.Optimizer, Admit: st.o.Admit, Evict: st.o.Evict}
 	if deviation > 0 {
 		spec.Init = worker.Init{Name: "normal", Params: map[string]float64{"std": deviation}}
 	}
