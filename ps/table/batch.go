@@ -51,7 +51,7 @@ func (t *Table) locate(w *lookup, keys []uint64, write bool) {
 		n = 0
 		for _, row := range w.rows[:len(keys)] {
 			if row != none {
-				w.addrs[n] = uintptr(t.units.headOf(row >> t.ushift))
+				w.addrs[n] = uintptr(unsafe.Pointer(t.headOf(row >> t.ushift)))
 				n++
 			}
 		}
@@ -83,15 +83,22 @@ func (t *Table) candidate(h, key uint64) uint32 {
 }
 
 // Gather writes the weights of every key to out, len(out) = len(keys) x Dim, in the order of keys, which may hold any key any number of times.
-// A missing row is computed, never created. Gathers may run concurrently under the owner's read lock.
+// A missing row is computed, never created; a cold one is read and stays cold (see Err). Gathers may run concurrently under the owner's read lock.
 func (t *Table) Gather(keys []uint64, out []float32) {
 	var w lookup
+	var cold []coldRow
 	dim := t.spec.Dim
+	all, end := out, len(keys)
 	for len(keys) > 0 {
 		now := keys[:min(window, len(keys))]
 		t.locate(&w, now, false)
 		for i, key := range now {
 			if row := w.rows[i]; row != none {
+				if t.tier != nil && !t.tier.see(row>>t.ushift) {
+					cold = append(cold, coldRow{row, end - len(keys) + i})
+					w.found[i] = nil
+					continue
+				}
 				w.found[i] = (*float32)(unsafe.Add(t.rowAt(row), headBytes))
 			} else {
 				w.found[i] = nil
@@ -104,6 +111,9 @@ func (t *Table) Gather(keys []uint64, out []float32) {
 			w.gatherFar(out, len(now), dim)
 		}
 		keys, out = keys[len(now):], out[len(now)*dim:]
+	}
+	if len(cold) > 0 {
+		t.gatherCold(cold, all)
 	}
 }
 
@@ -126,8 +136,8 @@ func (w *lookup) gatherFar(out []float32, n, dim int) {
 // Apply updates one row a key: it creates the row if it is missing, calls u with the row and its gradient, and stamps the head. keys ascend
 // strictly, len(grads) = len(keys) x Dim. It is the only writer besides Load, under the owner's write lock, and u must not keep what it is given.
 //
-// Wrong arguments are refused before anything is touched. Any other error means that memory has run out with a part of the keys
-// applied: the table no longer equals its replicas and the process must end.
+// Wrong arguments are refused before anything is touched. Any other error means that memory has run out, or that cold rows cannot be read, with a part
+// of the keys applied: the table no longer equals its replicas and the process must end.
 func (t *Table) Apply(keys []uint64, grads []float32, st Stamp, u Updater) error {
 	if err := t.checkApply(keys, grads); err != nil {
 		return err
@@ -146,8 +156,8 @@ func (t *Table) Apply(keys []uint64, grads []float32, st Stamp, u Updater) error
 				if row, err = t.create(w.hash[i], key); err != nil {
 					return err
 				}
-			} else {
-				t.touch(row>>t.ushift, int(w.hash[i]>>54))
+			} else if err := t.touch(row>>t.ushift, int(w.hash[i]>>54)); err != nil {
+				return err
 			}
 			r := t.record(row)
 			if far && i+1 < len(now) && w.rows[i+1] != none {

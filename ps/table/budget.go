@@ -114,7 +114,7 @@ func (t *Table) Reserve(ctx context.Context, n int) error {
 		return nil
 	}
 	unit := int64(t.units.block)
-	need := min(int64(n)*unit, t.units.used*unit-t.reserved) // no more than there is to copy
+	need := min(int64(n)*unit, (t.rows>>t.ushift+Partitions)*unit-t.reserved) // no more than there is to copy
 	if need <= 0 {
 		return nil
 	}

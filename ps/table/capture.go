@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
-	"unsafe"
 )
 
 // PageID names one page of a table: partition, and place in the partition's order of arrival.
@@ -111,7 +111,7 @@ func (c *Capture) save(unit uint32, head *unitHead, number int) {
 	} else {
 		data = make([]byte, t.units.block)
 	}
-	copy(data, unsafe.Slice((*byte)(t.units.at(unit)), t.units.block))
+	copy(data, t.unitBytes(unit))
 	c.copies[unitKey(number, head.ordinal)] = savedUnit{head.epoch, data}
 	size := int64(t.units.block)
 	c.held += size
@@ -190,6 +190,9 @@ func (c *Capture) Pages(all bool, since uint32, emit func(id PageID, data []byte
 			}
 			at = b.ends[i]
 		}
+		if err := b.fetch(c.t); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -199,9 +202,34 @@ type pageBatch struct {
 	ids  []PageID
 	ends []int // of each page in data
 	data []byte
+	need []uint32          // cold units of the pages that come next
+	have map[uint32][]byte // those that were read, until they are in data
 }
 
-// gather copies the next pages out of the table and reports whether there are no more. The caller holds the reader's lock.
+// fetch reads the cold units that are needed. No lock is held: a unit that changes after the capture was copied before, so while there is no copy of
+// it, what is read is what it was.
+func (b *pageBatch) fetch(t *Table) error {
+	if len(b.need) == 0 {
+		return nil
+	}
+	slices.Sort(b.need)
+	data := make([]byte, len(b.need)*t.units.block)
+	if err := t.tier.store.Read(b.need, data); err != nil {
+		return t.fail(fmt.Errorf("read cold rows: %w", err))
+	}
+	t.tier.read.Add(int64(len(b.need)))
+	if b.have == nil {
+		b.have = map[uint32][]byte{}
+	}
+	for i, unit := range b.need {
+		b.have[unit] = data[i*t.units.block:][:t.units.block]
+	}
+	b.need = b.need[:0]
+	return nil
+}
+
+// gather copies the next pages out of the table and reports whether there are no more. It stops before a page with cold units that are not at hand. The
+// caller holds the reader's lock.
 func (c *Capture) gather(b *pageBatch) (done bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -210,18 +238,17 @@ func (c *Capture) gather(b *pageBatch) (done bool, err error) {
 	}
 	b.ids, b.ends, b.data = b.ids[:0], b.ends[:0], b.data[:0]
 	for range batchVisited {
-		for int(c.next.Partition) < Partitions {
-			if c.next.Page < c.end(c.next.Partition) {
-				break
-			}
-			c.next = PageID{Partition: c.next.Partition + 1}
-		}
-		if c.next.Partition == Partitions {
+		if c.next = c.settled(c.next); c.next.Partition == Partitions {
 			return true, nil
 		}
 		if c.wanted(c.next) {
+			if c.lacks(b, c.next) {
+				b.need = b.need[:0]
+				c.lookAhead(b)
+				return false, nil
+			}
 			b.ids = append(b.ids, c.next)
-			b.data = c.appendPage(b.data, c.next)
+			b.data = c.appendPage(b, c.next)
 			b.ends = append(b.ends, len(b.data))
 		}
 		c.drop(c.next)
@@ -233,9 +260,52 @@ func (c *Capture) gather(b *pageBatch) (done bool, err error) {
 	return false, nil
 }
 
-// appendPage writes a page in the form of the package comment.
-func (c *Capture) appendPage(data []byte, id PageID) []byte {
+// settled is the page itself, or if its partition ends before it, the first page after.
+func (c *Capture) settled(id PageID) PageID {
+	for int(id.Partition) < Partitions && id.Page >= c.end(id.Partition) {
+		id = PageID{Partition: id.Partition + 1}
+	}
+	return id
+}
+
+// lookAhead notes the cold units of the pages that come next.
+func (c *Capture) lookAhead(b *pageBatch) {
+	id := c.next
+	for range batchVisited {
+		if id = c.settled(id); id.Partition == Partitions || len(b.need)*c.t.units.block >= batchBytes {
+			return
+		}
+		if c.wanted(id) {
+			c.lacks(b, id)
+		}
+		id.Page++
+	}
+}
+
+// lacks notes the cold units of a page that are not at hand, and says whether there are any.
+func (c *Capture) lacks(b *pageBatch, id PageID) bool {
 	t := c.t
+	if t.tier == nil {
+		return false
+	}
+	before := len(b.need)
+	units := t.parts[id.Partition].units
+	first, end := c.unitsOf(id)
+	for ordinal := first; ordinal < min(end, uint32(len(units))); ordinal++ {
+		unit := units[ordinal]
+		if t.tier.at(unit).slot&isCold == 0 || b.have[unit] != nil {
+			continue
+		}
+		if _, saved := c.copies[unitKey(int(id.Partition), ordinal)]; !saved {
+			b.need = append(b.need, unit)
+		}
+	}
+	return len(b.need) > before
+}
+
+// appendPage writes a page in the form of the package comment.
+func (c *Capture) appendPage(b *pageBatch, id PageID) []byte {
+	t, data := c.t, b.data
 	p := &t.parts[id.Partition]
 	first, end := c.unitsOf(id)
 	if first >= end {
@@ -249,8 +319,11 @@ func (c *Capture) appendPage(data []byte, id PageID) []byte {
 		left -= n
 		if saved, ok := c.copies[unitKey(int(id.Partition), ordinal)]; ok {
 			data = append(data, saved.data[:n]...)
+		} else if unit := p.units[ordinal]; t.tier != nil && t.tier.at(unit).slot&isCold != 0 {
+			data = append(data, b.have[unit][:n]...)
+			delete(b.have, unit)
 		} else {
-			data = append(data, unsafe.Slice((*byte)(t.units.at(p.units[ordinal])), n)...)
+			data = append(data, t.unitBytes(unit)[:n]...)
 		}
 	}
 	return data

@@ -170,6 +170,7 @@ func (t *Table) startIndex(p *partition, number int) error {
 		return err
 	}
 	p.dir, p.shift = []chunkRef{newChunkRef(first, n, 0)}, 54
+	t.spec.Memory.Add(8)
 	for i := range p.rows {
 		row := t.rowNumber(p, i)
 		t.put(p.dir[0], vec.Mix64(t.record(row).key(), t.spec.HashSeed), row)
@@ -194,6 +195,7 @@ func (t *Table) growChunk(p *partition, h uint64, c chunkRef) error {
 		for i, e := range p.dir {
 			dir[2*i], dir[2*i+1] = e, e
 		}
+		t.spec.Memory.Add(8 * int64(len(dir)-len(p.dir)))
 		p.dir = dir
 		p.shift--
 	}

@@ -25,7 +25,9 @@ func (t *Table) Load(id PageID, data []byte) error {
 	p, number := &t.parts[id.Partition], int(id.Partition)
 	begin := uint64(id.Page) * uint64(t.spec.PageRows())
 	if len(rows) < t.spec.PageRows() {
-		t.cutTo(p, number, begin+uint64(len(rows)))
+		if err := t.cutTo(p, number, begin+uint64(len(rows))); err != nil {
+			return err
+		}
 	}
 	for i, r := range rows {
 		h := vec.Mix64(r.key(), t.spec.HashSeed)
@@ -42,13 +44,18 @@ func (t *Table) Load(id PageID, data []byte) error {
 }
 
 // cutTo ends a partition after so many rows.
-func (t *Table) cutTo(p *partition, number int, rows uint64) {
+func (t *Table) cutTo(p *partition, number int, rows uint64) error {
 	for uint64(p.rows) > rows {
 		row := t.rowNumber(p, p.rows-1)
-		t.touch(row>>t.ushift, number)
+		if err := t.touch(row>>t.ushift, number); err != nil {
+			return err
+		}
 		t.leave(p, row)
-		t.dropLast(p, number)
+		if err := t.dropLast(p, number); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // leave takes a row that goes out of the index, where its key may be another row's by now.
@@ -60,7 +67,9 @@ func (t *Table) leave(p *partition, row uint32) {
 
 // replace puts a record where a row is.
 func (t *Table) replace(p *partition, number int, row uint32, h uint64, r record) error {
-	t.touch(row>>t.ushift, number)
+	if err := t.touch(row>>t.ushift, number); err != nil {
+		return err
+	}
 	if t.record(row).key() == r.key() {
 		copy(t.record(row), r)
 		return nil

@@ -24,8 +24,8 @@ func (t *Table) Put(rows []Row) error {
 			if row, err = t.create(h, r.Key); err != nil {
 				return err
 			}
-		} else {
-			t.touch(row>>t.ushift, int(h>>54))
+		} else if err := t.touch(row>>t.ushift, int(h>>54)); err != nil {
+			return err
 		}
 		to := t.record(row)
 		to.setHead(r)

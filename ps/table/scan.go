@@ -10,14 +10,46 @@ type keyRow struct {
 
 // Scan visits rows in ascending key: those above after, or with first set all, at most limit of them (0 means no limit), until visit
 // returns false. Values are in place: they must not be changed, nor kept beyond visit. A call looks at every key of the table and
-// holds 32 bytes for each row it visits, so a walk in pieces wants large ones. Scans may run concurrently under the owner's read lock.
+// holds 32 bytes for each row it visits, so a walk in pieces wants large ones. Cold rows are read, and stay cold; where they cannot be,
+// the scan ends early (see Err). Scans may run concurrently under the owner's read lock.
 func (t *Table) Scan(after uint64, first bool, limit int, visit func(Row) bool) {
 	if limit <= 0 || int64(limit) > t.rows {
 		limit = int(t.rows)
 	}
-	for _, k := range t.lowest(after, first, limit) {
-		if !visit(t.view(k.row)) {
+	rows := t.lowest(after, first, limit)
+	if t.Spills() {
+		t.scanCold(rows, visit)
+		return
+	}
+	for _, k := range rows {
+		if !visit(t.record(k.row).row()) {
 			return
+		}
+	}
+}
+
+// scanCold visits rows of which some may be cold, a few at a time.
+func (t *Table) scanCold(rows []keyRow, visit func(Row) bool) {
+	copies := make([]byte, min(len(rows), warmUnits)*t.stride)
+	records := make([]record, warmUnits)
+	var cold []coldRow
+	for len(rows) > 0 {
+		now := rows[:min(len(rows), warmUnits)]
+		rows = rows[len(now):]
+		cold = cold[:0]
+		for i, k := range now {
+			if records[i] = t.record(k.row); t.isCold(k.row) {
+				cold = append(cold, coldRow{k.row, i})
+				records[i] = copies[i*t.stride:][:t.stride:t.stride]
+			}
+		}
+		if t.readCold(cold, func(r coldRow, rec record) bool { copy(records[r.at], rec); return true }) != nil {
+			return
+		}
+		for _, r := range records[:len(now)] {
+			if !visit(r.row()) {
+				return
+			}
 		}
 	}
 }

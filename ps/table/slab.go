@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -27,6 +28,7 @@ type slabs struct {
 	free        []uint32         // of those, given back
 	mapped      int64            // bytes
 	maps        [][]byte
+	memory      *Memory // counts what is mapped, if it is there
 }
 
 func newSlabs(block, head int) slabs {
@@ -42,10 +44,8 @@ func (s *slabs) extentBytes() int { return (s.block + s.head) << s.shift }
 
 // take hands out n blocks of consecutive numbers and returns the first. They are zeroed, but for a block that was given back.
 func (s *slabs) take(n int) (uint32, error) {
-	if last := len(s.free) - 1; n == 1 && last >= 0 {
-		block := s.free[last]
-		s.free = s.free[:last]
-		return block, nil
+	if n == 1 && len(s.free) > 0 {
+		return s.pop(), nil
 	}
 	first := s.used
 	if first+int64(n) > math.MaxUint32 {
@@ -58,6 +58,50 @@ func (s *slabs) take(n int) (uint32, error) {
 	}
 	s.used += int64(n)
 	return uint32(first), nil
+}
+
+// room is the number of blocks that can be handed out without mapping memory.
+func (s *slabs) room() int { return len(s.free) + len(s.extents)<<s.shift - int(s.used) }
+
+// last is the first block of the newest mapping, if the blocks in use there can move to free ones before it. The free ones there are then
+// not handed out any more, and unmapLast is to follow.
+func (s *slabs) last() (first uint32, ok bool) {
+	if len(s.maps) < 2 {
+		return 0, false
+	}
+	first = uint32(len(s.extents)-len(s.maps[len(s.maps)-1])/s.extentBytes()) << s.shift
+	below := 0
+	for _, b := range s.free {
+		if b < first {
+			below++
+		}
+	}
+	if live := max(0, s.used-int64(first)) - int64(len(s.free)-below); live > int64(below) {
+		return 0, false
+	}
+	s.free = slices.DeleteFunc(s.free, func(b uint32) bool { return b >= first })
+	return first, true
+}
+
+// pop hands out a block that was given back.
+func (s *slabs) pop() uint32 {
+	block := s.free[len(s.free)-1]
+	s.free = s.free[:len(s.free)-1]
+	return block
+}
+
+// unmapLast unmaps the newest mapping, in which nothing is in use.
+func (s *slabs) unmapLast() error {
+	m := s.maps[len(s.maps)-1]
+	s.maps = s.maps[:len(s.maps)-1]
+	s.extents = s.extents[:len(s.extents)-len(m)/s.extentBytes()]
+	s.used = min(s.used, int64(len(s.extents))<<s.shift)
+	s.mapped -= int64(len(m))
+	s.memory.Add(-int64(len(m)))
+	if err := unix.Munmap(m); err != nil {
+		return fmt.Errorf("unmap a part of a table: %w", err)
+	}
+	return nil
 }
 
 // give takes a block back, to be handed out again.
@@ -74,6 +118,7 @@ func (s *slabs) grow() error {
 	}
 	s.maps = append(s.maps, mem)
 	s.mapped += int64(size)
+	s.memory.Add(int64(size))
 	for i := range count {
 		s.extents = append(s.extents, unsafe.Pointer(&mem[i*extent]))
 	}
@@ -102,7 +147,8 @@ func (s *slabs) close() error {
 	for _, m := range s.maps {
 		faults = append(faults, unix.Munmap(m))
 	}
-	s.maps, s.extents, s.free = nil, nil, nil
+	s.memory.Add(-s.mapped)
+	s.maps, s.extents, s.free, s.mapped = nil, nil, nil, 0
 	if err := errors.Join(faults...); err != nil {
 		return fmt.Errorf("unmap table: %w", err)
 	}

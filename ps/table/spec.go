@@ -19,7 +19,7 @@ const (
 	unitTarget = 4096    // bytes of a copy unit, unless one row is larger
 )
 
-// Spec says what a table holds. Everything but Budget is part of the schema and must be the same on every replica.
+// Spec says what a table holds. Everything but Budget, Memory and Cold is part of the schema and must be the same on every replica.
 type Spec struct {
 	Dim      int       // float32 weights of a row, from 1
 	Slots    int       // float32 of optimizer state in a row, 0 to 4 x Dim
@@ -28,6 +28,9 @@ type Spec struct {
 	Seed     uint64    // of the initial weights
 	HashSeed uint64    // of the partition function
 	Budget   *Budget   // of copies made for captures; nil means one of its own, with the default limit
+
+	Memory *Memory     // counts the table's bytes; nil: nobody does
+	Cold   func() Cold // makes the store of rows that Memory has no room for; nil, or no Memory: all rows stay in memory
 }
 
 // Init names how the weights of a row begin. The zero value means zeros. See the package comment for the arithmetic.

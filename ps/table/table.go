@@ -45,6 +45,7 @@ type Stats struct {
 	IndexBytes int64 // of Bytes, mapped for index lines
 	CopyBytes  int64 // held by the open capture
 	Epoch      uint32
+	Cold       ColdStats
 }
 
 // Table holds rows by 64-bit key. See the package comment for who may call what at the same time.
@@ -55,6 +56,7 @@ type Table struct {
 	ushift uint // rows of a unit, binary logarithm
 	parts  []partition
 	units  slabs // copy units of rows; the head of each is a unitHead
+	tier   *tier // nil: all rows are in memory, and the number of a unit is its place in units
 	lines  slabs // index lines
 	rows   int64
 	epoch  uint32
@@ -104,6 +106,10 @@ func New(spec Spec) (*Table, error) {
 	if t.budget == nil {
 		t.budget = NewBudget(0)
 	}
+	t.units.memory, t.lines.memory = spec.Memory, spec.Memory
+	if spec.Memory != nil && spec.Cold != nil {
+		t.tier = t.newTier(spec.Cold(), spec.Memory)
+	}
 	return t, nil
 }
 
@@ -116,19 +122,31 @@ func (t *Table) Row(key uint64) (Row, bool) {
 	if n == none {
 		return Row{}, false
 	}
-	r := t.view(n)
-	r.Values = append([]float32(nil), r.Values...)
-	return r, true
+	r := t.record(n)
+	if t.isCold(n) {
+		err := t.readCold([]coldRow{{row: n}}, func(_ coldRow, rec record) bool {
+			r = rec
+			return true
+		})
+		if err != nil {
+			return Row{}, false
+		}
+	}
+	row := r.row()
+	row.Values = append([]float32(nil), row.Values...)
+	return row, true
 }
 
-// view is row n in place.
-func (t *Table) view(n uint32) Row {
-	r := t.record(n)
+// row is the record in place.
+func (r record) row() Row {
 	return Row{Key: r.key(), Step: r.step(), Sightings: r.sightings(), Writer: r.writer(), Values: r.values()}
 }
 
-// rowAt is the first byte of row n. A row's number is unit x rows of a unit + place; only Delete and Load change it.
+// rowAt is the first byte of row n, its key's; where it is cold nothing else is there. A row's number is unit x rows of a unit + place; only Delete and Load change it.
 func (t *Table) rowAt(n uint32) unsafe.Pointer {
+	if t.tier != nil {
+		return t.tier.rowAt(t, n)
+	}
 	shift := t.units.shift + t.ushift
 	in := int(n & (1<<shift - 1))
 	return unsafe.Add(t.units.extents[n>>shift], t.units.head<<t.units.shift+in*t.stride)
@@ -138,7 +156,12 @@ func (t *Table) record(n uint32) record {
 	return unsafe.Slice((*byte)(t.rowAt(n)), t.stride)
 }
 
-func (t *Table) headOf(unit uint32) *unitHead { return (*unitHead)(t.units.headOf(unit)) }
+func (t *Table) headOf(unit uint32) *unitHead {
+	if t.tier != nil {
+		return t.tier.headOf(t, unit)
+	}
+	return (*unitHead)(t.units.headOf(unit))
+}
 
 // rowNumber is the number of the partition's row i in order of arrival.
 func (t *Table) rowNumber(p *partition, i uint32) uint32 {
@@ -148,22 +171,19 @@ func (t *Table) rowNumber(p *partition, i uint32) uint32 {
 // addRow gives partition p, of the given number, room for one more row and returns its number. The record is zero.
 func (t *Table) addRow(p *partition, number int) (uint32, error) {
 	if p.rows&(1<<t.ushift-1) == 0 {
-		unit, err := t.units.take(1)
+		unit, err := t.newUnit(uint32(len(p.units)))
 		if err != nil {
 			return 0, err
-		}
-		if unit > none>>t.ushift-1 {
-			return 0, fmt.Errorf("grow table: %d rows in one shard: spread the table over more shards", t.rows)
 		}
 		if len(p.units) == cap(p.units) { // by an eighth, since every byte a row counts
 			units := make([]uint32, len(p.units), len(p.units)+len(p.units)/8+1)
 			copy(units, p.units)
+			t.spec.Memory.Add(4 * int64(cap(units)-cap(p.units)))
 			p.units = units
 		}
-		*t.headOf(unit) = unitHead{ordinal: uint32(len(p.units)), epoch: t.epoch}
 		p.units = append(p.units, unit)
-	} else {
-		t.touch(p.units[len(p.units)-1], number)
+	} else if err := t.touch(p.units[len(p.units)-1], number); err != nil {
+		return 0, err
 	}
 	p.rows++
 	t.rows++
@@ -172,16 +192,22 @@ func (t *Table) addRow(p *partition, number int) (uint32, error) {
 	return row, nil
 }
 
-// touch precedes every write to a unit: it marks the unit dirty and, for an open capture, sets its old content aside.
-func (t *Table) touch(unit uint32, number int) {
+// touch precedes every write to a unit: it has it in memory, marks it dirty and, for an open capture, sets its old content aside.
+func (t *Table) touch(unit uint32, number int) error {
+	if t.tier != nil {
+		if err := t.heat(unit); err != nil {
+			return err
+		}
+	}
 	head := t.headOf(unit)
 	if head.epoch == t.epoch {
-		return
+		return nil
 	}
 	if c := t.capture.Load(); c != nil {
 		c.save(unit, head, number)
 	}
 	head.epoch = t.epoch
+	return nil
 }
 
 // Stats counts rows and bytes, in time proportional to the number of partitions.
@@ -189,13 +215,23 @@ func (t *Table) Stats() Stats {
 	s := Stats{Rows: t.rows, RowBytes: t.units.mapped, IndexBytes: t.lines.mapped, Epoch: t.epoch}
 	s.Bytes = t.units.bytes() + t.lines.bytes() + int64(cap(t.moved))*4 + int64(cap(t.ahead))*8 +
 		int64(len(t.parts))*int64(unsafe.Sizeof(partition{}))
-	for i := range t.parts {
-		s.Bytes += int64(cap(t.parts[i].units))*4 + int64(cap(t.parts[i].dir))*8
+	s.Bytes += t.listBytes()
+	if t.tier != nil {
+		s.Cold = t.tier.stats(t)
+		s.Bytes += s.Cold.Keys + t.tier.places.bytes() + int64(cap(t.tier.spares))*4
 	}
 	if c := t.capture.Load(); c != nil {
 		s.CopyBytes = c.bytes()
 	}
 	return s
+}
+
+// listBytes is the memory of the partitions' lists.
+func (t *Table) listBytes() (n int64) {
+	for i := range t.parts {
+		n += int64(cap(t.parts[i].units))*4 + int64(cap(t.parts[i].dir))*8
+	}
+	return n
 }
 
 // Close unmaps the table. It is called under the owner's write lock, once; afterwards the table is empty and refuses Apply and Load.
@@ -207,7 +243,12 @@ func (t *Table) Close() error {
 	if c := t.capture.Load(); c != nil {
 		c.Close()
 	}
+	t.spec.Memory.Add(-t.listBytes())
 	t.parts = make([]partition, Partitions)
 	t.rows = 0
-	return errors.Join(t.units.close(), t.lines.close())
+	err := errors.Join(t.units.close(), t.lines.close())
+	if t.tier != nil {
+		err = errors.Join(err, t.tier.places.close(), t.tier.keys.close(), t.tier.store.Close())
+	}
+	return err
 }

@@ -4,11 +4,22 @@ package table
 func (t *Table) RowsIn(partition int) int { return int(t.parts[partition].rows) }
 
 // Visit shows every row of a partition, in its order of arrival. Values are in place: they must not be changed, nor kept beyond visit. It is
-// called like Scan, and looks at one partition alone.
+// called like Scan, reads cold rows as Scan does, and looks at one partition alone.
 func (t *Table) Visit(partition int, visit func(Row)) {
 	p := &t.parts[partition]
+	if t.Spills() {
+		rows := make([]keyRow, p.rows)
+		for i := range rows {
+			rows[i].row = t.rowNumber(p, uint32(i))
+		}
+		t.scanCold(rows, func(r Row) bool {
+			visit(r)
+			return true
+		})
+		return
+	}
 	for i := range p.rows {
-		visit(t.view(t.rowNumber(p, i)))
+		visit(t.record(t.rowNumber(p, i)).row())
 	}
 }
 

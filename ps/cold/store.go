@@ -1,0 +1,220 @@
+package cold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	badger "github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+
+	"hcclps/ps/table"
+)
+
+// ErrClosed is the cause when a store is used after Close.
+var ErrClosed = errors.New("cold store is closed")
+
+// Config describes a store.
+type Config struct {
+	Dir    string        // its own: everything in it is removed
+	Memory *table.Memory // of the tables, of which the database uses a part; needed
+	Logger *slog.Logger  // nil = discard
+}
+
+// Store keeps units of any number of tables. Its methods may be called concurrently.
+type Store struct {
+	cfg    Config
+	tables atomic.Uint32
+	stats  counters
+	swept  atomic.Int64  // bytes that had been written at the last search for garbage
+	sweep  chan struct{} // asks for one
+
+	mu     sync.RWMutex // held for reading by who uses db, for writing by who makes, drops from or closes it
+	db     *badger.DB   // nil: nothing was ever cold
+	bytes  int64        // of Memory
+	closed bool
+	broken atomic.Pointer[error] // what Badger calls an error
+}
+
+// Open empties the folder, and makes it if need be.
+func Open(cfg Config) (*Store, error) {
+	if cfg.Dir == "" || cfg.Memory == nil {
+		return nil, errors.New("open cold store: directory and memory are needed")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Store{cfg: cfg, sweep: make(chan struct{}, 1)}
+	if err := s.empty(); err != nil {
+		return nil, fmt.Errorf("open cold store: %w", err)
+	}
+	return s, nil
+}
+
+func (s *Store) empty() error {
+	if err := os.RemoveAll(s.cfg.Dir); err != nil {
+		return err
+	}
+	return os.MkdirAll(s.cfg.Dir, 0o700)
+}
+
+// Sizes of the database. Its memory is small, since units lie in the value log and the tree holds their places alone: as values in the tree,
+// a unit of 1,160 bytes cost 45 us of CPU to write and 17 to read, most of it compaction; in the log it costs 5 and 5.
+const (
+	minMemtable = 1 << 20
+	maxMemtable = 16 << 20
+	memoryShare = 64       // a memtable is that part of the tables' memory, within bounds
+	memtables   = 2        // full ones that wait to be written
+	inTree      = 128      // longer values go to the log
+	logFile     = 64 << 20 // bytes of a file of the log
+	sweepAfter  = 64 << 20 // bytes written from one search for garbage to the next
+	sweepShare  = 0.5      // of a file, garbage, from which on it is written anew
+)
+
+// use is the database, made if it is not there, with s.mu held for reading.
+func (s *Store) use() (*badger.DB, error) {
+	s.mu.RLock()
+	if s.db != nil || s.closed {
+		return s.usable()
+	}
+	s.mu.RUnlock()
+	s.mu.Lock()
+	var err error
+	if s.db == nil && !s.closed {
+		err = s.open()
+	}
+	s.mu.Unlock()
+	s.mu.RLock()
+	if err != nil {
+		s.mu.RUnlock()
+		return nil, err
+	}
+	return s.usable()
+}
+
+// usable is the database, or why it cannot be used, and then s.mu is not held.
+func (s *Store) usable() (*badger.DB, error) {
+	err := s.broken.Load()
+	if err == nil && !s.closed && s.db != nil {
+		return s.db, nil
+	}
+	defer s.mu.RUnlock()
+	if err != nil {
+		return nil, *err
+	}
+	return nil, ErrClosed
+}
+
+func (s *Store) open() (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("open database in %s: %v", s.cfg.Dir, r)
+		}
+	}()
+	size := min(max(s.cfg.Memory.Limit()/memoryShare, minMemtable), maxMemtable)
+	o := badger.DefaultOptions(s.cfg.Dir)
+	o.Logger = logger{s}
+	o.Compression = options.None
+	o.BlockCacheSize, o.IndexCacheSize = 0, 0
+	o.ChecksumVerificationMode = options.OnTableRead
+	o.DetectConflicts, o.MetricsEnabled = false, false
+	o.MemTableSize, o.NumMemtables = size, memtables
+	o.BaseTableSize = minMemtable
+	o.ValueThreshold = inTree
+	o.ValueLogFileSize, o.NumGoroutines, o.NumCompactors = logFile, 1, 2
+	db, err := badger.Open(o)
+	if err != nil {
+		return fmt.Errorf("open database in %s: %w", s.cfg.Dir, err)
+	}
+	s.db, s.bytes = db, size*(memtables+1)
+	s.cfg.Memory.Add(s.bytes)
+	return nil
+}
+
+// Run removes what is not needed any more from disk, until ctx ends. It returns nil.
+func (s *Store) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-s.sweep:
+			s.collect(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// wrote counts bytes, and asks for a search when they are many.
+func (s *Store) wrote(n int) {
+	now := s.stats.written.Add(int64(n))
+	before := s.swept.Load()
+	if now-before < sweepAfter || !s.swept.CompareAndSwap(before, now) {
+		return
+	}
+	select {
+	case s.sweep <- struct{}{}:
+	default:
+	}
+}
+
+// collect writes files of the log anew that are mostly garbage.
+func (s *Store) collect(ctx context.Context) {
+	for ctx.Err() == nil {
+		db, err := s.use()
+		if err != nil {
+			return
+		}
+		err = db.RunValueLogGC(sweepShare)
+		s.mu.RUnlock()
+		if err != nil {
+			if !errors.Is(err, badger.ErrNoRewrite) {
+				s.cfg.Logger.Warn("garbage of cold rows stays on disk", "dir", s.cfg.Dir, "err", err)
+			}
+			return
+		}
+		s.stats.sweeps.Add(1)
+	}
+}
+
+// Close ends the store and empties its folder. It comes after the tables are closed.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return fmt.Errorf("close cold store: %w", ErrClosed)
+	}
+	s.closed = true
+	var err error
+	if s.db != nil {
+		err = s.db.Close()
+		s.cfg.Memory.Add(-s.bytes)
+		s.db = nil
+	}
+	if err = errors.Join(err, os.RemoveAll(s.cfg.Dir)); err != nil {
+		return fmt.Errorf("close cold store: %w", err)
+	}
+	return nil
+}
+
+// logger hands Badger's log to slog; what Badger calls an error ends the store.
+type logger struct{ s *Store }
+
+func (l logger) Errorf(format string, args ...any) {
+	err := fmt.Errorf("badger in %s: %s", l.s.cfg.Dir, strings.TrimSpace(fmt.Sprintf(format, args...)))
+	l.s.cfg.Logger.Error("cold store", "err", err)
+	l.s.broken.CompareAndSwap(nil, &err)
+}
+
+func (l logger) Warningf(format string, args ...any) {
+	l.s.cfg.Logger.Warn("badger", "text", strings.TrimSpace(fmt.Sprintf(format, args...)))
+}
+
+func (l logger) Infof(format string, args ...any) {
+	l.s.cfg.Logger.Debug("badger", "text", strings.TrimSpace(fmt.Sprintf(format, args...)))
+}
+
+func (l logger) Debugf(string, ...any) {}

@@ -1,0 +1,216 @@
+package table
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"unsafe"
+)
+
+const (
+	coolUnits = 512     // units written under one hold of the lock
+	coolLooks = 1 << 16 // units looked at under one hold of the lock
+)
+
+// Cool moves units that were not used for longest to the store, until there is room again: a sixteenth of what is in memory, or what Warm lately
+// asked for. It returns at once when there is room. The caller does not hold lock, which is the owner's; nothing is read or written under it.
+// When the store does not take them they stay in memory, and the error says why. It may be called concurrently.
+func (t *Table) Cool(ctx context.Context, lock Lock) error { return t.cool(ctx, lock, 0) }
+
+// Tight says that Cool has something to do. It is called under the owner's lock, of either side.
+func (t *Table) Tight() bool { return t.tier != nil && !t.closed && t.lacking(0) > 0 }
+
+// lacking is the number of units that must go for so many to come, and some room to be left.
+func (t *Table) lacking(need int) int {
+	r := t.tier
+	hot := int(r.places.used) - len(r.spares) - int(r.cold)
+	size := int64(t.units.block + t.units.head)
+	room := t.units.room() + int(r.memory.left()/size)
+	low := min(max(hot/16, r.need), hot/4)
+	if room >= low+need {
+		return 0
+	}
+	return min(hot, 2*low+need-room)
+}
+
+func (t *Table) cool(ctx context.Context, lock Lock, need int) error {
+	r := t.tier
+	if r == nil {
+		return nil
+	}
+	select {
+	case r.turn <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("cool table: %w", context.Cause(ctx))
+	}
+	defer func() { <-r.turn }()
+	lock.Lock()
+	lack := 0
+	if !t.closed {
+		r.need = max(need, r.need-r.need/16)
+		lack = t.lacking(need)
+	}
+	lock.Unlock()
+	if lack == 0 {
+		return nil
+	}
+	var b chill
+	left := 2 * int(t.places()) // twice around: the first may only clear marks
+	for lack > 0 && left > 0 && ctx.Err() == nil {
+		lock.RLock()
+		left -= t.victims(&b, min(lack, coolUnits))
+		lock.RUnlock()
+		err := b.write(r)
+		lock.Lock()
+		lack -= t.release(&b, err)
+		lock.Unlock()
+		if err != nil {
+			return fmt.Errorf("write cold rows: %w: they stay in memory", err)
+		}
+	}
+	lock.Lock()
+	defer lock.Unlock()
+	return t.shrink()
+}
+
+func (t *Table) places() uint32 { return uint32(t.tier.places.used) }
+
+// chill is units that are about to go.
+type chill struct {
+	ids   []uint32 // all of them
+	dirty []uint32 // those that the store does not have as they are
+	data  []byte   // of dirty
+}
+
+// victims chooses up to n units, by the clock: what was used since the hand came by last stays until it comes again. It
+// copies them, and returns how many units it has looked at. The owner's lock is held for reading.
+func (t *Table) victims(b *chill, n int) (looked int) {
+	b.ids, b.dirty, b.data = b.ids[:0], b.dirty[:0], b.data[:0]
+	r := t.tier
+	used := t.places()
+	if t.closed || used == 0 {
+		return coolLooks
+	}
+	for ; looked < min(coolLooks, int(used)) && len(b.ids) < n; looked++ { // none twice
+		if r.hand >= used {
+			r.hand = 0
+		}
+		unit := r.hand
+		r.hand++
+		p := r.at(unit)
+		if p.slot&isCold != 0 {
+			continue
+		}
+		state := atomic.LoadUint32(&p.state)
+		if state&seen != 0 {
+			atomic.AndUint32(&p.state, ^uint32(seen))
+			continue
+		}
+		if units := t.parts[t.numberOf(unit)].units; units[len(units)-1] == unit {
+			continue // it is not full, or the next to change
+		}
+		b.ids = append(b.ids, unit)
+		if state&clean == 0 {
+			atomic.OrUint32(&p.state, clean)
+			b.dirty = append(b.dirty, unit)
+			b.data = append(b.data, t.unitBytes(unit)...)
+		}
+	}
+	if len(b.ids) > 0 {
+		r.active.Store(true)
+	}
+	return looked
+}
+
+// write brings copies of changed units to the store.
+func (b *chill) write(r *tier) error {
+	if len(b.dirty) == 0 {
+		return nil
+	}
+	b.sort()
+	if err := r.store.Write(b.dirty, b.data); err != nil {
+		r.failures.Add(1)
+		r.trouble.Store(&err)
+		return err
+	}
+	r.trouble.Store(nil)
+	r.written.Add(int64(len(b.dirty)))
+	return nil
+}
+
+// sort brings the units into ascending order, which they are in but for one place where the hand came round.
+func (b *chill) sort() {
+	if slices.IsSorted(b.dirty) {
+		return
+	}
+	at := 1
+	for b.dirty[at-1] < b.dirty[at] {
+		at++
+	}
+	size := len(b.data) / len(b.dirty)
+	b.dirty = slices.Concat(b.dirty[at:], b.dirty[:at])
+	b.data = slices.Concat(b.data[at*size:], b.data[:at*size])
+}
+
+// release makes those units cold that were not used since they were chosen. The owner's lock is held for writing.
+func (t *Table) release(b *chill, failed error) (n int) {
+	if t.closed {
+		return 0
+	}
+	r := t.tier
+	if failed != nil {
+		for _, unit := range b.dirty {
+			r.at(unit).state &^= clean
+		}
+		return 0
+	}
+	for _, unit := range b.ids {
+		p := r.at(unit)
+		if p.slot&isCold != 0 || p.state&(seen|clean) != clean {
+			continue
+		}
+		slot, err := r.keys.take(1)
+		if err != nil {
+			return n
+		}
+		keys := unsafe.Slice((*uint64)(r.keys.at(slot)), 1<<t.ushift)
+		for i := range keys {
+			keys[i] = t.record(unit<<t.ushift | uint32(i)).key()
+		}
+		*(*unitHead)(r.keys.headOf(slot)) = *(*unitHead)(t.units.headOf(p.slot))
+		t.units.give(p.slot)
+		p.slot = slot | isCold
+		p.state += wentBy
+		r.cold++
+		n++
+	}
+	r.dropped.Add(int64(max(0, n-len(b.dirty))))
+	return n
+}
+
+// shrink gives memory back while there is too much in use, as the index and the keys of cold rows have grown: it moves units out of the newest
+// mapping. The owner's lock is held for writing.
+func (t *Table) shrink() error {
+	r := t.tier
+	for !t.closed && r.memory.left() < 0 {
+		first, ok := t.units.last()
+		if !ok {
+			return nil
+		}
+		for unit := range t.places() {
+			p := r.at(unit)
+			if p.slot&isCold != 0 || p.slot < first {
+				continue
+			}
+			to := t.units.pop()
+			copy(unsafe.Slice((*byte)(t.units.at(to)), t.units.block), unsafe.Slice((*byte)(t.units.at(p.slot)), t.units.block))
+			*(*unitHead)(t.units.headOf(to)) = *(*unitHead)(t.units.headOf(p.slot))
+			p.slot = to
+		}
+		if err := t.units.unmapLast(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
