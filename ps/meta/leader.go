@@ -255,8 +255,11 @@ func (l *leader) plan(ctx context.Context, r wire.PlanRequest) (result, error) {
 	if a := l.check(r.SessionRef); a.Status != wire.OK && !operator {
 		return result{Answer: a}, nil
 	}
-	if k := r.Plan.Kind; k != wire.PlanRate && k != wire.PlanStop && k != wire.PlanCheckpoint {
-		return result{Answer: refuse(wire.Refused, "plan kind %d cannot be asked for: want a rate, a stop or a checkpoint", k)}, nil
+	switch k := r.Plan.Kind; {
+	case k == wire.PlanExpel && r.Plan.Worker != r.Worker: // who sums gradients with it knows before its lease ends
+		l.log.Warn("a worker is expelled by another", "job", r.Job, "worker", r.Plan.Worker, "by", r.Worker, "why", r.Plan.Why)
+	case k != wire.PlanRate && k != wire.PlanStop && k != wire.PlanCheckpoint:
+		return result{Answer: refuse(wire.Refused, "plan kind %d cannot be asked for: want a rate, a stop, a checkpoint or that another worker is expelled", k)}, nil
 	}
 	p, err := l.change(ctx, r.Job, r.Plan)
 	return result{Reply: p}, err
