@@ -53,6 +53,7 @@ func benchCollectiveCommand(op collective.Op) *cli.Command {
 		&cli.BoolFlag{Name: "out-of-place", Usage: "results go into other memory than what is sent"},
 		&cli.BoolFlag{Name: "alloc", Usage: "buffers are the group's own (Group.Alloc), which the ranks of a host read in place"},
 		&cli.BoolFlag{Name: "apart", Usage: "ranks of a host share no memory but what carries the messages of a pair"},
+		&cli.BoolFlag{Name: "checksum", Usage: "CRC-32C of each message over tcp, as in training"},
 		&cli.BoolFlag{Name: "calibrate", Usage: "measure the links first, and choose algorithms by what they are"},
 		&cli.IntFlag{Name: "rounds", Value: 5, Usage: "in which sizes take turns, and of which the median counts", EnvVars: env("bench-rounds")},
 		&cli.DurationFlag{Name: "time", Value: time.Second, Usage: "for each size, about", EnvVars: env("bench-time")},
@@ -115,12 +116,16 @@ func (p collectivePlan) title() string {
 	if p.World.Transport == collbench.Inproc {
 		where = "ranks of one process"
 	}
-	return fmt.Sprintf("%v, %s, %d %s", p.Spec.Op, p.World.Transport, p.World.Ranks, where)
+	title := fmt.Sprintf("%v, %s, %d %s", p.Spec.Op, p.World.Transport, p.World.Ranks, where)
+	if p.World.Transport == collbench.TCP {
+		title += fmt.Sprintf(", checksums %v", p.World.Checksum)
+	}
+	return title
 }
 
 // newCollectivePlan reads the flags.
 func newCollectivePlan(c *cli.Context, op collective.Op) (p collectivePlan, err error) {
-	p.World = collbench.Config{Transport: c.String("transport"), Ranks: c.Int("ranks"), Hosts: c.Int("hosts"), Apart: c.Bool("apart"), Calibrate: c.Bool("calibrate")}
+	p.World = collbench.Config{Transport: c.String("transport"), Ranks: c.Int("ranks"), Hosts: c.Int("hosts"), Apart: c.Bool("apart"), Calibrate: c.Bool("calibrate"), Checksum: c.Bool("checksum")}
 	p.Spec = collbench.Spec{Op: op, OutOfPlace: c.Bool("out-of-place"), Alloc: c.Bool("alloc"), Time: c.Duration("time"), Rounds: c.Int("rounds")}
 	err = errors.Join(program.NoArguments(c), program.OneOf("--transport", p.World.Transport, collbench.Transports()...))
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"hcclps/p2p/inproc"
 	"hcclps/p2p/shm/region"
 	"hcclps/p2p/sockets"
+	"hcclps/p2p/tcp"
 	"hcclps/p2p/world"
 )
 
@@ -43,6 +44,7 @@ type Config struct {
 	Hosts      int  // the ranks are cut into so many hosts for algorithms of two levels; 0 is 1
 	Apart      bool // ranks of a host share no memory, but what a pair has
 	Calibrate  bool // measure the links first, for the choice of algorithms
+	Checksum   bool // CRC-32C over tcp, which training has by default and peers have not
 
 	// Measured is told what was measured, at rank 0; nil: nobody is.
 	Measured func(*collective.Calibration) error `json:"-"`
@@ -208,11 +210,14 @@ func (cfg Config) pair(ctx context.Context, runs *sync.WaitGroup) (world.PairFun
 			return device.Pair(ctx, conns[0], rank)
 		}, nil
 	}
-	want := backend.Config{Transport: backend.TCP}
-	if cfg.Transport == Shm {
-		want = backend.Config{Transport: backend.SHM, NoFallback: true}
+	if cfg.Transport == TCP {
+		sums := tcp.Config{Checksum: tcp.ChecksumOff}
+		if cfg.Checksum {
+			sums.Checksum = tcp.ChecksumOn
+		}
+		return func(_ context.Context, conns []net.Conn, rank int) (p2p.RunningComm, error) { return sums.Pair(conns, rank), nil }, nil
 	}
-	bulk, err := backend.NewBulk(want)
+	bulk, err := backend.NewBulk(backend.Config{Transport: backend.SHM, NoFallback: true})
 	if err != nil {
 		return nil, err
 	}
