@@ -39,6 +39,9 @@ func NewRowFeedback(c Codec, dim, room int) (*RowFeedback, error) {
 	return &RowFeedback{codec: c, dim: dim, room: room, at: map[uint64]int32{}}, nil
 }
 
+// Switch changes the codec, to one of Parse. Residuals stay.
+func (f *RowFeedback) Switch(c Codec) { f.codec = c }
+
 // AppendFrame appends a frame of the rows and the residuals of their keys, as AppendRows has it. After an error all is as it was.
 func (f *RowFeedback) AppendFrame(dst []byte, keys []uint64, rows []float32, seed uint64) ([]byte, error) {
 	if len(rows) != len(keys)*f.dim {

@@ -31,6 +31,18 @@ func (c *topK) String() string {
 	return "topk:" + strconv.FormatFloat(c.share, 'g', -1, 64)
 }
 
+// Share is the share of the elements that a codec sends: less than 1 for topk and randomk.
+func Share(c Codec) float64 {
+	switch c := c.(type) {
+	case *topK:
+		return c.share
+	case randomK:
+		return c.share
+	default:
+		return 1
+	}
+}
+
 // portion is how many of n elements a share is: one at least, if there are any.
 func portion(share float64, n int) int {
 	return min(n, max(1, int(math.Ceil(share*float64(n)))))

@@ -219,7 +219,7 @@ func (c *Client) open(ctx, run context.Context, bulk *backend.Bulk) error {
 		c.store, c.servers = s, s
 	}
 	if c.cfg.Mode.peers() {
-		c.local = newReplica(c.cfg, &c.waits, &c.counters)
+		c.local = newReplica(c.cfg, &c.waits, &c.counters, c.coders)
 		c.local.adopt = c.adopt
 		if c.cfg.World > 1 {
 			var err error

@@ -18,19 +18,21 @@ type coders struct {
 	seed   uint64
 	rank   func() int
 	tables map[uint32]*coder // by id
-	waits  map[string]kept   // residuals of tables that are not there yet, by name
+	waits  map[string]kept   // residuals of tables that are not there yet, by name; see ofSums
 }
 
 func newCoders(worker string, seed uint64, rank func() int) *coders {
-	return &coders{worker: worker, seed: seed, rank: rank, tables: map[uint32]*coder{}}
+	return &coders{worker: worker, seed: seed, rank: rank, tables: map[uint32]*coder{}, waits: map[string]kept{}}
 }
 
 // coder is that of one table.
 type coder struct {
 	spec  wire.Table
 	codec compress.Codec
+	warm  []compress.Codec      // of the first steps, and then of all; none: it is always the same
 	dense *compress.Feedback    // of a dense tensor
 	rows  *compress.RowFeedback // of an embedding table
+	back  *compress.Feedback    // of sums of a dense tensor; nil: none are coded
 
 	step  uint64   // that codes are of
 	made  bool     // codes are
@@ -48,8 +50,12 @@ func (c *coders) of(t *wire.Table) (*coder, error) {
 	if t.Compress == "" {
 		return nil, nil
 	}
-	if k := c.tables[t.ID]; k != nil {
+	switch k := c.tables[t.ID]; {
+	case k == nil:
+	case k.spec.Name == t.Name && elements(&k.spec) == elements(t) && k.spec.Dim == t.Dim:
 		return k, nil
+	default: // the workers have met, and the table has another number
+		c.put(k)
 	}
 	k, err := newCoder(t)
 	if err == nil {
@@ -68,6 +74,9 @@ func newCoder(t *wire.Table) (*coder, error) {
 		return nil, err
 	}
 	k := &coder{spec: *t, codec: codec}
+	if k.warm, err = warmUp(codec); err != nil {
+		return nil, err
+	}
 	if t.Shape != nil {
 		k.dense, err = compress.NewFeedback(codec, elements(t))
 	} else {
@@ -120,7 +129,48 @@ func (k *coder) begin(step uint64, bodies int) bool {
 		k.codes = make([][]byte, bodies)
 	}
 	k.step, k.made = step, true
+	if len(k.warm) > 0 {
+		k.use(k.warm[min(step*uint64(len(k.warm))/warmSteps, uint64(len(k.warm)-1))])
+	}
 	return true
+}
+
+// Codecs that send a share send more of it in the first steps, when gradients change most (Lin et al. 2018, Deep Gradient Compression): a quarter, then a quarter of
+// that, and so on down to the share, each for a part of so many steps.
+const (
+	warmSteps = 256
+	warmShare = 0.25
+)
+
+// warmUp are the codecs of the first steps, and then of all: none if it is always the same.
+func warmUp(c compress.Codec) ([]compress.Codec, error) {
+	kind := compress.KindOf(c)
+	if kind != compress.TopK && kind != compress.RandomK {
+		return nil, nil
+	}
+	var all []compress.Codec
+	last := compress.Share(c)
+	for share := warmShare; share > last; share /= 4 {
+		w, err := compress.Parse(fmt.Sprintf("%s:%g", kind, share))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, w)
+	}
+	return append(all, c), nil
+}
+
+// use makes a codec that of the step.
+func (k *coder) use(c compress.Codec) {
+	if k.codec == c {
+		return
+	}
+	k.codec = c
+	if k.dense != nil {
+		k.dense.Switch(c)
+		return
+	}
+	k.rows.Switch(c)
 }
 
 // encode makes the code of the rows at some positions, for one of the bodies, where rows are of a gradient that check has passed.
@@ -151,4 +201,16 @@ func (k *coder) failed(err error) error {
 		return &RefusedError{wire.NonFinite, fmt.Sprintf("table %q: gradient and residual: %v", k.spec.Name, err)}
 	}
 	return fmt.Errorf("table %q: %w", k.spec.Name, err)
+}
+
+// backOf is the residual of a tensor's sums.
+func (c *coders) backOf(k *coder) (*compress.Feedback, error) {
+	if k.back != nil {
+		return k.back, nil
+	}
+	var err error
+	if k.back, err = compress.NewFeedback(k.codec, elements(&k.spec)); err != nil {
+		return nil, fmt.Errorf("table %q: %w", k.spec.Name, err)
+	}
+	return k.back, c.restored(k)
 }

@@ -67,7 +67,13 @@ func (d *departures) count(id uint32) {
 // depart lets the next tensor of the order out.
 func (r *replica) depart(t *held) {
 	d := &r.early
-	d.buckets = append(d.buckets, r.peers.fusion.Add(p2p.Bytes(vec.BytesOfFloats(t.sum))))
+	d.buckets = append(d.buckets, r.peers.fusionOf(&t.Spec).Add(p2p.Bytes(vec.BytesOfFloats(t.sum))))
+	raw := uint64(4 * len(t.sum))
+	r.counters.pushedRaw.Add(raw)
+	if halves(&t.Spec) != 0 {
+		raw /= 2
+	}
+	r.counters.pushedBytes.Add(raw)
 	d.at++
 }
 
@@ -97,7 +103,7 @@ func (c *Client) lag(delay int) error {
 
 // abandon drops what has left, when nobody waits for it any more.
 func (r *replica) abandon() {
-	r.peers.fusion.Flush()
+	r.peers.flush()
 	for _, b := range r.early.buckets {
 		<-b.Done() // the group is closed
 	}

@@ -17,8 +17,9 @@ import (
 //  1. the dense tensors of r.order, in that order, are summed by fused AllReduce; who has no gradient of one gives -0, which changes no sum,
 //     and says so in its body by a section without rows;
 //  2. heads: everybody's head, by AllGather;
-//  3. bodies: all other gradients as sections, as a server would get them, by an AllGather of parts as long as the longest;
-//  4. a barrier, if there were bodies.
+//  3. dense tensors with a codec that has a residual: see squeeze;
+//  4. bodies: all other gradients as sections, as a server would get them, by an AllGather of parts as long as the longest;
+//  5. a barrier, if there were bodies.
 //
 // A dense tensor that is not in r.order yet goes in the body, and is in the order from then on: behind those that are, as the lowest
 // rank lists the new ones.
@@ -31,6 +32,9 @@ func (r *replica) pack(c *commit) (head, error) {
 	own, err := r.gradients(c)
 	if err == nil {
 		err = r.early.fault
+	}
+	if err == nil {
+		own, err = r.coded(c.step, own)
 	}
 	if err != nil && !errors.Is(err, ErrNonFinite) {
 		if r.early.at > 0 { // others wait for the rest of a step that will not come
@@ -64,6 +68,9 @@ func (r *replica) trade(ctx context.Context, h head) (*round, error) {
 	o, err := r.peers.exchangeHeads(ctx, h)
 	if err == nil {
 		o.there = time.Now()
+		err = r.exchangeCodes(ctx, o)
+	}
+	if err == nil {
 		err = r.exchangeBodies(ctx, o)
 	}
 	for _, b := range r.early.buckets {
@@ -95,7 +102,7 @@ func (r *replica) send(own []wire.Section) (body []wire.Section) {
 		}
 		r.depart(t)
 	}
-	r.peers.fusion.Flush()
+	r.peers.flush()
 	slices.SortFunc(body, func(a, b wire.Section) int { return cmp.Compare(a.Table, b.Table) })
 	var fresh []uint64
 	for _, s := range slices.Backward(body) { // models make their tensors in the order in which they use them
@@ -165,17 +172,19 @@ func (r *replica) exchangeBodies(ctx context.Context, o *round) error {
 		return err
 	}
 	var refusals []error
+	r.reader.Reset()
 	for rank := range o.heads {
 		b := p.bodies[part*rank:][:o.heads[rank].body]
 		if o.heads[rank].refused {
 			refusals = append(refusals, &RefusedError{wire.NonFinite, fmt.Sprintf("rank %d: %s", rank, b)})
 			continue
 		}
-		if o.bodies[rank], err = wire.DecodeSections(b); err != nil {
+		if o.bodies[rank], err = r.reader.Sections(b); err != nil {
 			return fmt.Errorf("body of rank %d: %w", rank, err)
 		}
 	}
 	r.counters.pushedBytes.Add(o.heads[p.world.Rank()].body)
+	r.counters.pushedRaw.Add(o.heads[p.world.Rank()].body)
 	return errors.Join(refusals...)
 }
 
@@ -198,6 +207,9 @@ func (r *replica) sort(o *round) error {
 			}
 		}
 		o.bodies[rank] = kept
+	}
+	if r.squeeze != nil {
+		o.sums = append(o.sums, r.squeeze.summed()...)
 	}
 	for _, id := range r.order[:known] {
 		if t := r.table(id); absent[id] < len(o.heads) {

@@ -14,6 +14,7 @@ import (
 	"hcclps/p2p/backend"
 	"hcclps/p2p/collective"
 	"hcclps/p2p/world"
+	"hcclps/ps/wire"
 )
 
 // peers are the workers of a job as ranks of a world, and the group in which they bring their gradients together. Of one epoch: a world that
@@ -26,6 +27,7 @@ type peers struct {
 	mu     sync.Mutex // guards group against others than the goroutine that trains
 	group  *collective.Group
 	fusion *collective.Fusion
+	halves map[p2p.DType]*collective.Fusion // of tensors that travel in 16 bits, by the type
 	memory io.Closer     // that the group shares with others of this host; nil: none
 	ended  chan struct{} // closed when the group's Run has ended; nil: it never ran
 
@@ -85,6 +87,12 @@ func (p *peers) form(ctx context.Context, w *world.World) error {
 		p.mu.Unlock()
 		p.fusion, err = g.Fuse(collective.FusionConfig{DType: p2p.Float32, Reduction: collective.Sum})
 	}
+	p.halves = map[p2p.DType]*collective.Fusion{}
+	for _, t := range []p2p.DType{p2p.Float16, p2p.BFloat16} {
+		if err == nil {
+			p.halves[t], err = g.Fuse(collective.FusionConfig{DType: p2p.Float32, Reduction: collective.Sum, Wire: t})
+		}
+	}
 	if err != nil {
 		return errors.Join(err, comm.Close())
 	}
@@ -138,6 +146,21 @@ func (p *peers) transport() string {
 		return "shm"
 	}
 	return "tcp"
+}
+
+// fusionOf is what sums a tensor.
+func (p *peers) fusionOf(t *wire.Table) *collective.Fusion {
+	if f := p.halves[halves(t)]; f != nil {
+		return f
+	}
+	return p.fusion
+}
+
+// flush lets out all that waits for more, in one order on all ranks.
+func (p *peers) flush() {
+	p.fusion.Flush()
+	p.halves[p2p.Float16].Flush()
+	p.halves[p2p.BFloat16].Flush()
 }
 
 // gather gives everybody everybody's part, all of one length, by rank.

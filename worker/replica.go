@@ -28,6 +28,9 @@ type replica struct {
 	waits    *waits
 	peers    *peers // nil: there is no other worker
 	reducer  update.Reducer
+	reader   update.Reducer // of coded bodies
+	coders   *coders
+	squeeze  *squeeze // of the tables and workers there are; nil: not yet known
 	pending  *flight // the step on its way; nil: none
 	delay    uint64  // steps that reads may lag, and steps may be on their way when push returns
 	early    departures
@@ -69,8 +72,8 @@ type held struct {
 // denseIDs is above the ids that servers give to tables.
 const denseIDs = 1 << 30
 
-func newReplica(cfg Config, w *waits, n *counters) *replica {
-	r := &replica{cfg: cfg, log: cfg.Logger, counters: n, waits: w, stop: wire.Infinity, moved: make(chan struct{}), budget: table.NewBudget(0)}
+func newReplica(cfg Config, w *waits, n *counters, k *coders) *replica {
+	r := &replica{coders: k, cfg: cfg, log: cfg.Logger, counters: n, waits: w, stop: wire.Infinity, moved: make(chan struct{}), budget: table.NewBudget(0)}
 	if cfg.Mode == Hybrid {
 		r.lastID = denseIDs
 	}

@@ -28,6 +28,9 @@ const (
 	crcLen         = 4
 )
 
+// ofSums is behind the name of a tensor whose residual is that of sums that this worker has made.
+const ofSums = "\x00sums"
+
 var errResiduals = errors.New("not the residuals of a worker")
 
 // kept is the residual of a table.
@@ -59,6 +62,9 @@ func (c *Client) restoreResiduals(b []byte) error {
 	if err := c.coders.restore(tables); err != nil {
 		return fmt.Errorf("restore residuals: %w", err)
 	}
+	if c.local != nil {
+		c.local.squeeze = nil // which looks at who owns what
+	}
 	return nil
 }
 
@@ -68,6 +74,9 @@ func (c *coders) append(dst []byte) []byte {
 	maps.Copy(all, c.waits)
 	for _, k := range c.tables {
 		all[k.spec.Name] = k.residual()
+		if k.back != nil {
+			all[k.spec.Name+ofSums] = kept{values: k.back.Residual()}
+		}
 	}
 	from := len(dst)
 	dst = append(dst, residualsMagic...)
@@ -154,6 +163,12 @@ func (c *coders) restore(more map[string]kept) error {
 			}
 			all[k.spec.Name] = k.residual()
 		}
+		if r, ok := more[k.spec.Name+ofSums]; ok && k.back != nil {
+			if err := (&coder{spec: k.spec, dense: k.back}).fits(r); err != nil {
+				return err
+			}
+			all[k.spec.Name+ofSums] = kept{values: k.back.Residual()}
+		}
 	}
 	for name, r := range more {
 		if have, ok := all[name]; ok {
@@ -175,6 +190,12 @@ func (c *coders) restore(more map[string]kept) error {
 
 // restored gives a table the residual that waits for it.
 func (c *coders) restored(k *coder) error {
+	if r, ok := c.waits[k.spec.Name+ofSums]; ok && k.back != nil {
+		if err := k.back.Restore(r.values); err != nil {
+			return err
+		}
+		delete(c.waits, k.spec.Name+ofSums)
+	}
 	r, ok := c.waits[k.spec.Name]
 	if !ok {
 		return nil
@@ -188,6 +209,15 @@ func (c *coders) restored(k *coder) error {
 		return k.dense.Restore(r.values)
 	}
 	return k.rows.Restore(r.keys, r.values)
+}
+
+// put keeps the residuals of a table that goes away, by its name.
+func (c *coders) put(k *coder) {
+	c.waits[k.spec.Name] = k.residual()
+	if k.back != nil {
+		c.waits[k.spec.Name+ofSums] = kept{values: k.back.Residual()}
+	}
+	delete(c.tables, k.spec.ID)
 }
 
 // decodeResiduals reads what append has written; it checks every length.
