@@ -101,18 +101,18 @@ type target struct{ c *cluster }
 
 func (t target) Layout() layout.Layout { return t.c.layout }
 
-func (t target) Meta(_ context.Context, kind wire.Kind, fields any, body []byte) (wire.Answer, error) {
+func (t target) Meta(_ context.Context, kind wire.Kind, fields any, body []byte) (wire.Answer, []byte, error) {
 	head, err := wire.Control(kind, fields)
 	if err != nil {
-		return wire.Answer{}, err
+		return wire.Answer{}, nil, err
 	}
-	a, _ := t.c.call(layout.MetaGroup, head, body)
-	return a, nil
+	a, out := t.c.call(layout.MetaGroup, head, body)
+	return a, out, nil
 }
 
-func (t target) Shard(_ context.Context, group uint32, m wire.Message, body []byte) (wire.Answer, error) {
-	a, _ := t.c.call(group, wire.Append(nil, m), body)
-	return a, nil
+func (t target) Shard(_ context.Context, group uint32, m wire.Message, body []byte) (wire.Answer, []byte, error) {
+	a, out := t.c.call(group, wire.Append(nil, m), body)
+	return a, out, nil
 }
 
 func TestRestoreIntoAnotherCluster(t *testing.T) {
@@ -157,7 +157,7 @@ func TestRestoreIntoAnotherCluster(t *testing.T) {
 			t.Errorf("the worker goes on at step %d as incarnation %d, want 5 and 3", again.step, again.inc)
 		}
 		again.push()
-		if a, err := (target{to}).Meta(t.Context(), wire.KindRestoreJob, wire.RestoreRequest{Job: "j", Load: 7}, nil); err != nil || a.Status != wire.Refused {
+		if a, _, err := (target{to}).Meta(t.Context(), wire.KindRestoreJob, wire.RestoreRequest{Job: "j", Load: 7}, nil); err != nil || a.Status != wire.Refused {
 			t.Errorf("a restore onto a job that has begun: %+v, %v", a, err)
 		}
 	})

@@ -1,30 +1,35 @@
 package ps
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"hcclps/checkpoint"
 	"hcclps/ps/meta"
+	"hcclps/ps/reach"
+	"hcclps/ps/restore"
 )
 
 // folder opens the folder of checkpoints, if there is one.
 func (s *Server) folder() error {
 	dir := s.cfg.Checkpoint.Dir
+	if dir == "" && (s.cfg.Checkpoint.Every != 0 || s.cfg.Checkpoint.EverySteps != 0) {
+		return &ConfigError{errors.New("checkpoints are to be made (Checkpoint.Every, --checkpoint-every), and there is no folder for them: give one (Checkpoint.Dir, --checkpoint-dir)")}
+	}
 	if dir == "" {
 		return nil
 	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return fmt.Errorf("folder of checkpoints: %w", err)
-	}
+	var err error
 	s.checkpoints, err = checkpoint.Open(checkpoint.Config{
 		Dir: dir, Owner: s.owner(), Catalogue: filepath.Join(s.cfg.Dir, "catalogue"), Logger: s.log,
 	})
 	if err != nil {
 		return fmt.Errorf("open folder of checkpoints (Checkpoint.Dir, --checkpoint-dir): %w", err)
 	}
-	s.cfg.Checkpoint.Dir = dir
 	return nil
 }
 
@@ -37,12 +42,73 @@ func (s *Server) saves(cfg meta.Config) meta.Config {
 	if s.checkpoints != nil {
 		cfg.Folder, cfg.Dir = s.checkpoints, s.cfg.Checkpoint.Dir
 	}
+	cfg.Restores = s.cfg.Restore
 	cfg.Keep = meta.Keep{Last: s.cfg.Checkpoint.Keep}
 	cfg.Schedule = meta.Schedule{Every: s.cfg.Checkpoint.Every, Steps: s.cfg.Checkpoint.EverySteps}
 	return cfg
 }
 
+// or fills in what c does not say.
+func (c CheckpointConfig) or(s CheckpointConfig) CheckpointConfig {
+	if c.Every == 0 && c.EverySteps == 0 {
+		c.Every, c.EverySteps = s.Every, s.EverySteps
+	}
+	c.Dir, c.Keep, c.Rate = cmp.Or(c.Dir, s.Dir), cmp.Or(c.Keep, s.Keep), cmp.Or(c.Rate, s.Rate)
+	return c
+}
+
+// faults are what cannot be.
+func (c CheckpointConfig) faults() error {
+	if c.Every < 0 || c.Keep < 0 {
+		return fmt.Errorf("checkpoints (Checkpoint) every %v, %d kept: want no negative numbers", c.Every, c.Keep)
+	}
+	return nil
+}
+
 // rate is the bound of each shard, 0 for none.
 func (c CheckpointConfig) rate() int64 {
 	return max(def(c.Rate, DefaultCheckpointRate), 0)
+}
+
+// begin brings the checkpoint that a new cluster begins with. The founder does it;
+// until it is done nobody can open a job.
+func (s *Server) begin(ctx context.Context) error {
+	if s.cfg.Restore == "" || s.cfg.Peers[0] != s.cfg.Advertise {
+		return nil
+	}
+	var done string
+	if _, err := load(s.store, keyRestored, &done); err != nil || done == s.cfg.Restore {
+		return err
+	}
+	if err := s.Ready(ctx); err != nil {
+		return err
+	}
+	report, err := s.bring(ctx)
+	if err != nil {
+		return err
+	}
+	s.log.Info("restored", "job", report.Job, "checkpoint", report.Checkpoint, "step", report.Step, "rows", report.Rows)
+	return save(s.store, keyRestored, s.cfg.Restore)
+}
+
+func (s *Server) bring(ctx context.Context) (report restore.Report, err error) {
+	from, err := restore.ParseSource(s.cfg.Restore)
+	if err != nil {
+		return report, err
+	}
+	c, closing, err := from.Open(ctx, "")
+	if err != nil {
+		return report, fmt.Errorf("restore from %s (Restore, --restore): %w", s.cfg.Restore, err)
+	}
+	defer func() { err = errors.Join(err, closing()) }()
+	return restore.Run(ctx, restore.Config{From: c, Dir: from.Dir, To: reach.New(s.client, s.Layout())})
+}
+
+// OpenCheckpoints opens a folder of checkpoints that is there, beside the servers that write into it, to look after
+// it: to list, verify, read and delete.
+func OpenCheckpoints(dir string) (*checkpoint.Store, error) {
+	if _, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("open folder of checkpoints: %w", err)
+	}
+	return checkpoint.Open(checkpoint.Config{Dir: dir, Owner: "operator"})
 }

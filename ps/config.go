@@ -136,7 +136,7 @@ func (c Config) withDefaults() Config {
 
 // faults reports every fault of what is said.
 func (c Config) faults() error {
-	errs := []error{c.Bulk.Validate()}
+	errs := []error{c.Bulk.Validate(), c.Checkpoint.faults()}
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.Dir == "" {
 		bad("no data directory: set Dir (--dir)")

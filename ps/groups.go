@@ -55,6 +55,7 @@ func (s *Server) work(ctx context.Context) error {
 		run.Go(func() error { return sh.Run(ctx) })
 	}
 	run.Go(func() error { <-ctx.Done(); return ctx.Err() })
+	run.Go(func() error { return s.begin(ctx) })
 	return run.Wait()
 }
 

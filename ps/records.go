@@ -17,6 +17,7 @@ const (
 	keyFormation = "server/formation"
 	keySettings  = "server/settings"
 	keyLogDir    = "server/logdir"
+	keyRestored  = "server/restored"
 )
 
 // idBytes is the length of the random part of a server's id.

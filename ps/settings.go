@@ -39,6 +39,9 @@ type settings struct {
 	TLSKey        string   `json:"tls_key,omitempty"`
 	TLSCA         string   `json:"tls_ca,omitempty"`
 	TokenFile     string   `json:"token_file,omitempty"`
+
+	Checkpoint CheckpointConfig `json:"checkpoint,omitzero"`
+	Restore    string           `json:"restore,omitempty"`
 }
 
 func (c Config) settings() settings {
@@ -46,6 +49,7 @@ func (c Config) settings() settings {
 		Listen: c.Listen, Advertise: c.Advertise, Peers: c.Peers, Replicas: c.Replicas, Scratch: c.Scratch, Shards: c.Shards,
 		Durability: c.Durability, Memory: c.Memory, LogBudget: c.LogBudget, AllowSameHost: c.AllowSameHost, Insecure: c.Insecure,
 		TLSCert: c.TLSCert, TLSKey: c.TLSKey, TLSCA: c.TLSCA, TokenFile: c.TokenFile,
+		Checkpoint: c.Checkpoint, Restore: c.Restore,
 	}
 }
 
@@ -72,6 +76,7 @@ func (c Config) or(s settings) Config {
 	if len(c.Peers) == 0 {
 		c.Peers = s.Peers
 	}
+	c.Checkpoint, c.Restore = c.Checkpoint.or(s.Checkpoint), cmp.Or(c.Restore, s.Restore)
 	return c
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"hcclps/p2p/backend"
 	"hcclps/p2p/link"
+	"hcclps/ps/restore"
 )
 
 // What a server does about sockets and their protection, on the default Network.
@@ -18,13 +19,17 @@ import (
 // absolute makes paths of files good for a later start from another folder.
 func (c Config) absolute() (Config, error) {
 	var errs []error
-	for _, path := range []*string{&c.TLSCert, &c.TLSKey, &c.TLSCA, &c.TokenFile} {
+	for _, path := range []*string{&c.TLSCert, &c.TLSKey, &c.TLSCA, &c.TokenFile, &c.Checkpoint.Dir} {
 		if *path == "" {
 			continue
 		}
 		abs, err := filepath.Abs(*path)
 		*path = abs
 		errs = append(errs, err)
+	}
+	if c.Restore != "" {
+		from, err := restore.ParseSource(c.Restore)
+		c.Restore, errs = from.String(), append(errs, err)
 	}
 	return c, errors.Join(errs...)
 }
@@ -60,6 +65,10 @@ func (c Config) reachable() (Config, error) {
 	}
 	if !c.Insecure && c.TLSCert == "" && c.TokenFile == "" && !loopback(at) {
 		errs = append(errs, exposed(listen))
+	}
+	if c.Restore != "" {
+		from, err := restore.ParseSource(c.Restore)
+		c.Restore, errs = from.String(), append(errs, err)
 	}
 	return c, errors.Join(errs...)
 }

@@ -11,6 +11,6 @@ func app() *cli.App {
 	return &cli.App{
 		Name:     "ps-server",
 		Usage:    "a Raft-replicated parameter server",
-		Commands: []*cli.Command{serveCommand(), statusCommand(), certsCommand(), doctor.Command(true, serveCommand().Flags), program.VersionCommand()},
+		Commands: []*cli.Command{serveCommand(), statusCommand(), checkpointCommand(), certsCommand(), doctor.Command(true, serveCommand().Flags), program.VersionCommand()},
 	}
 }

@@ -37,6 +37,11 @@ func serveCommand() *cli.Command {
 			&cli.BoolFlag{Name: "insecure", Usage: "listen on other than loopback without TLS or a token", EnvVars: program.Env("insecure")},
 			&cli.DurationFlag{Name: "peer-heartbeat", Usage: "how often a connection says that it lives; default: 500ms", EnvVars: program.Env("peer-heartbeat")},
 			&cli.DurationFlag{Name: "peer-suspect", Usage: "silence after which the other side is taken for dead; default: 2s", EnvVars: program.Env("peer-suspect")},
+			&cli.StringFlag{Name: "checkpoint-dir", Usage: "`DIR` of checkpoints, one for all servers; none: none are made", EnvVars: program.Env("checkpoint-dir")},
+			&cli.StringFlag{Name: "checkpoint-every", Usage: "keep each running job so often: `10m`, or 500steps", EnvVars: program.Env("checkpoint-every")},
+			&cli.IntFlag{Name: "checkpoint-keep", Usage: "the newest `N` checkpoints of a job stay; default: 3", EnvVars: program.Env("checkpoint-keep")},
+			&cli.StringFlag{Name: "checkpoint-rate", Usage: "what each shard writes of one at most, a second, such as 64MiB, the default; 0: no bound", EnvVars: program.Env("checkpoint-rate")},
+			&cli.StringFlag{Name: "restore", Usage: "first start: begin with a checkpoint, `DIR` or DIR@ID", EnvVars: program.Env("restore")},
 			program.ProfileFlag(", at the end"),
 		}, program.NetworkFlags(), program.BulkFlags(), program.LogFlags("info"), program.ConfigFlags()),
 		Action: serve,
@@ -94,6 +99,10 @@ func serveConfig(c *cli.Context) (ps.Config, error) {
 	if err != nil {
 		return cfg, err
 	}
+	saves, err := checkpointConfig(c)
+	if err != nil {
+		return cfg, err
+	}
 	if d := c.String("durability"); d != "" {
 		if err := program.OneOf("--durability", d, ps.QuorumDisk, ps.QuorumMemory); err != nil {
 			return cfg, err
@@ -108,8 +117,23 @@ func serveConfig(c *cli.Context) (ps.Config, error) {
 		Replicas: c.Int("replicas"), Scratch: c.IsSet("replicas") && c.Int("replicas") == 0, Shards: c.Int("shards"), Durability: c.String("durability"),
 		Memory: memory, LogBudget: budget, AllowSameHost: c.Bool("allow-same-host"), Insecure: c.Bool("insecure"),
 		TLSCert: c.String("tls-cert"), TLSKey: c.String("tls-key"), TLSCA: c.String("tls-ca"), TokenFile: c.String("token-file"),
-		Bulk:          bulk,
+		Bulk: bulk, Checkpoint: saves, Restore: c.String("restore"),
 		PeerHeartbeat: c.Duration("peer-heartbeat"), PeerSuspect: c.Duration("peer-suspect"),
 		Version: program.Version, Logger: log,
 	}, nil
+}
+
+func checkpointConfig(c *cli.Context) (cfg ps.CheckpointConfig, err error) {
+	steps, every, err := program.Interval("checkpoint-every", c.String("checkpoint-every"))
+	if err != nil {
+		return cfg, err
+	}
+	rate, err := program.Bytes("checkpoint-rate", c.String("checkpoint-rate"))
+	if err != nil {
+		return cfg, err
+	}
+	if rate == 0 && c.String("checkpoint-rate") != "" {
+		rate = -1
+	}
+	return ps.CheckpointConfig{Dir: c.String("checkpoint-dir"), Every: every, EverySteps: steps, Keep: c.Int("checkpoint-keep"), Rate: rate}, nil
 }

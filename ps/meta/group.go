@@ -49,6 +49,7 @@ type Config struct {
 	Shards    Shards
 	Folder    Folder        // of checkpoints, nil: none
 	Dir       string        // its path, for people
+	Restores  string        // what the cluster begins with, "": nothing; no job is opened before it is there
 	Keep      Keep          // which of them
 	Schedule  Schedule      // when they are made
 	Lease     time.Duration // default 30 s

@@ -148,6 +148,9 @@ func (l *leader) enter(ctx context.Context, job string) (leave func(), err error
 
 // open gives a worker its next incarnation and, when it had been expelled, a plan that lets it in again.
 func (l *leader) open(ctx context.Context, r wire.OpenRequest) (result, error) {
+	if l.beginning() {
+		return result{Answer: refuse(wire.Pending, "the cluster begins with the checkpoint %s, which is being restored: again soon", l.g.cfg.Restores)}, nil
+	}
 	leave, err := l.enter(ctx, r.Job)
 	if err != nil {
 		return result{}, err

@@ -168,3 +168,17 @@ func (l *leader) restoreJob(ctx context.Context, r wire.RestoreRequest, body Req
 	}
 	return l.g.propose(ctx, kindRestoreJob, r)
 }
+
+// beginning says that the checkpoint the cluster begins with is not there yet.
+func (l *leader) beginning() bool {
+	if l.g.cfg.Restores == "" {
+		return false
+	}
+	there := false
+	l.g.read(func(s *state) {
+		for _, j := range s.Jobs {
+			there = there || j.Restored != nil
+		}
+	})
+	return !there
+}

@@ -30,8 +30,8 @@ const (
 // concurrently; each asks until there is an answer for good, or ctx ends.
 type Cluster interface {
 	Layout() layout.Layout
-	Meta(ctx context.Context, kind wire.Kind, fields any, body []byte) (wire.Answer, error)
-	Shard(ctx context.Context, group uint32, m wire.Message, body []byte) (wire.Answer, error)
+	Meta(ctx context.Context, kind wire.Kind, fields any, body []byte) (wire.Answer, []byte, error)
+	Shard(ctx context.Context, group uint32, m wire.Message, body []byte) (wire.Answer, []byte, error)
 }
 
 // Config says what is restored.
@@ -95,7 +95,7 @@ func (r *run) restore(ctx context.Context) error {
 	}
 	r.name()
 	begin := wire.RestoreRequest{Job: r.Job, Load: r.load, Checkpoint: r.m.ID, Dir: r.Dir, Step: r.m.Step}
-	if err := definite(r.To.Meta(ctx, wire.KindRestoreJob, begin, own)); err != nil {
+	if err := r.tell(ctx, begin, own); err != nil {
 		return err
 	}
 	tasks, inner := errgroup.WithContext(ctx)
@@ -107,7 +107,7 @@ func (r *run) restore(ctx context.Context) error {
 		return err
 	}
 	begin.Complete = true
-	return definite(r.To.Meta(ctx, wire.KindRestoreJob, begin, nil))
+	return r.tell(ctx, begin, nil)
 }
 
 // merge reads what the shards of the checkpoint knew of the job.
@@ -225,11 +225,17 @@ func (s *sender) flush(ctx context.Context) error {
 // restore already.
 func (s *sender) send(ctx context.Context, piece wire.RestorePiece, data []byte) (whole bool, err error) {
 	m := &wire.Restore{Group: s.group, Job: s.Job, Load: s.load, Piece: piece, Table: s.table}
-	a, err := s.To.Shard(ctx, s.group, m, data)
+	a, _, err := s.To.Shard(ctx, s.group, m, data)
 	if err := definite(a, err); err != nil {
 		return false, fmt.Errorf("group %d: %w", s.group, err)
 	}
 	return a.Duplicate && a.Detail == wire.RestoredWhole, nil
+}
+
+// tell tells the meta group.
+func (r *run) tell(ctx context.Context, m wire.RestoreRequest, state []byte) error {
+	a, _, err := r.To.Meta(ctx, wire.KindRestoreJob, m, state)
+	return definite(a, err)
 }
 
 // definite turns a refusal into an error.

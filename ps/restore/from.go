@@ -1,0 +1,108 @@
+package restore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"hcclps/checkpoint"
+	"hcclps/ps/update"
+	"hcclps/ps/wire"
+)
+
+// Source is a folder of checkpoints, and one of them.
+type Source struct {
+	Dir string
+	ID  uint64 // 0: the newest
+}
+
+// ParseSource reads DIR or DIR@ID. The path becomes absolute.
+func ParseSource(s string) (Source, error) {
+	dir, id, given := s, uint64(0), false
+	if at := strings.LastIndexByte(s, '@'); at >= 0 {
+		n, err := strconv.ParseUint(s[at+1:], 10, 64)
+		if given = err == nil && n > 0; given {
+			dir, id = s[:at], n
+		}
+	}
+	if dir == "" {
+		return Source{}, fmt.Errorf("checkpoint %q: want DIR or DIR@ID", s)
+	}
+	dir, err := filepath.Abs(dir)
+	return Source{dir, id}, err
+}
+
+// String is DIR or DIR@ID.
+func (s Source) String() string {
+	if s.ID == 0 {
+		return s.Dir
+	}
+	return fmt.Sprintf("%s@%d", s.Dir, s.ID)
+}
+
+// Open opens the checkpoint for reading. The newest is that of the whole folder, unless
+// a job is named. The function it returns closes it.
+func (s Source) Open(ctx context.Context, job string) (c *checkpoint.Checkpoint, closing func() error, err error) {
+	if _, err := os.Stat(s.Dir); err != nil {
+		return nil, nil, fmt.Errorf("open folder of checkpoints: %w", err)
+	}
+	store, err := checkpoint.Open(checkpoint.Config{Dir: s.Dir, Owner: "reader"})
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.ID == 0 {
+		s.ID, err = newest(ctx, store, job)
+	}
+	if err == nil {
+		c, err = store.Load(ctx, s.ID)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, store.Close())
+	}
+	return c, func() error { c.Close(); return store.Close() }, nil
+}
+
+// newest is the newest checkpoint; one that cannot be read is an error, since it may be that.
+func newest(ctx context.Context, store *checkpoint.Store, job string) (uint64, error) {
+	all, err := store.List(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("find the newest checkpoint: %w: name one by DIR@ID", err)
+	}
+	var id uint64
+	for _, m := range all {
+		if job == "" || m.Job == job {
+			id = m.ID
+		}
+	}
+	if id == 0 {
+		return 0, fmt.Errorf("find the newest checkpoint of job %q: %w", job, checkpoint.ErrNotFound)
+	}
+	return id, nil
+}
+
+// OfModel says whether a table is one that a model has, and not what servers
+// remember of it.
+func OfModel(t checkpoint.Table) bool { return !wire.IsSeen(t.ID) }
+
+// Initial is the weights and slots of a row that no gradient has reached, for
+// checkpoint.ExportOptions.
+func Initial(t checkpoint.Table, key uint64) ([]float32, error) {
+	var spec wire.Table
+	if err := json.Unmarshal(t.Schema, &spec); err != nil {
+		return nil, fmt.Errorf("table %q: its description: %w", t.Name, err)
+	}
+	made, err := update.New(spec, update.Config{})
+	if err != nil {
+		return nil, err
+	}
+	defer made.Close() //nolint:errcheck // it is empty
+	row := make([]float32, t.Dim+t.Slots)
+	made.Rows.Gather([]uint64{key}, row[:t.Dim])
+	copy(row[t.Dim:], made.Rows.Spec().SlotInit) // none: zeros
+	return row, nil
+}
