@@ -154,7 +154,7 @@ func (c *Client) takeUploaded(ctx context.Context, r resumed) error {
 		}
 		if err == nil && s.Dense != nil && c.local != nil {
 			if err = c.local.become(s.Dense); err == nil {
-				err = c.local.putDense(s.rows, s.Dense.Tables)
+				err = c.local.putDense(s)
 			}
 		}
 		if err != nil {

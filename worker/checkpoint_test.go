@@ -43,7 +43,7 @@ func newest(t *testing.T, dir, job string) *checkpoint.Manifest {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close() //nolint:errcheck // only read
+	defer s.Close()
 	m, err := s.Newest(t.Context(), job)
 	if err != nil {
 		t.Fatal(err)

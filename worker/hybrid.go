@@ -109,7 +109,7 @@ func (h *hybrid) rule(ctx context.Context, t *wire.Table) (wire.RuleState, error
 }
 
 // load implements store.
-func (h *hybrid) load(ctx context.Context, dir string, m *Manifest) error {
+func (h *hybrid) load(ctx context.Context, m *Manifest) error {
 	rows, tensors := *m, *m
 	rows.Tables, tensors.Tables = nil, nil
 	for _, t := range m.Tables {
@@ -119,10 +119,10 @@ func (h *hybrid) load(ctx context.Context, dir string, m *Manifest) error {
 			rows.Tables = append(rows.Tables, t)
 		}
 	}
-	if err := h.rows.load(ctx, dir, &rows); err != nil {
+	if err := h.rows.load(ctx, &rows); err != nil {
 		return err
 	}
-	return h.dense.load(ctx, dir, &tensors)
+	return h.dense.load(ctx, &tensors)
 }
 
 // plan implements store: the servers say when.

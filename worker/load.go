@@ -1,12 +1,14 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
 
+	"hcclps/internal/vec"
 	"hcclps/p2p/link"
 	"hcclps/ps/layout"
 	"hcclps/ps/wire"
@@ -16,28 +18,33 @@ import (
 // in the smallest log.
 const putSize = 96 << 10
 
-// Load creates the tables of a model directory in the job and gives them its
-// rows, optimizer slots included, so that training goes on where it was saved;
-// schedules begin anew. Every worker of the job calls it, before the model is
-// made: rank 0 brings the rows, the others wait for that. A job is loaded once,
-// before its first step; called again later, by a worker that was restarted, it
-// changes nothing. Damage is found before anything is changed.
-func (c *Client) Load(ctx context.Context, dir string) (*Manifest, error) {
-	m, err := c.load(ctx, dir)
+// Load creates the tables of a model in the job and gives them its rows, optimizer
+// slots included, so that training goes on where it was saved; schedules begin
+// anew. ReadModel says what path may be. Every worker of the job calls it, before
+// the model is made: rank 0 brings the rows, the others wait for that. Tensors that
+// nothing describes (Manifest.Bare) are loaded after the model is made, into the
+// tables that have their names. A job is loaded once, before its first step; called
+// again later, by a worker that was restarted, it changes nothing. Damage is found
+// before anything is changed.
+func (c *Client) Load(ctx context.Context, path string) (*Manifest, error) {
+	m, err := c.load(ctx, path)
 	if err != nil {
 		return nil, fmt.Errorf("load model: %w", err)
 	}
 	return m, nil
 }
 
-func (c *Client) load(ctx context.Context, dir string) (*Manifest, error) {
-	m, err := ReadManifest(dir)
+func (c *Client) load(ctx context.Context, path string) (*Manifest, error) {
+	m, err := ReadModel(ctx, path)
+	if err == nil {
+		err = m.complete(c.tables)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if c.Rank() == 0 {
 		for i := range m.Tables {
-			if err := m.Tables[i].readRows(dir, func(wire.Row) error { return nil }); err != nil {
+			if err := m.check(ctx, &m.Tables[i]); err != nil {
 				return nil, err
 			}
 		}
@@ -56,11 +63,36 @@ func (c *Client) load(ctx context.Context, dir string) (*Manifest, error) {
 		}
 		m.Tables[i].Table.ID = made.ID
 	}
-	return m, c.store.load(ctx, dir, m)
+	return m, c.store.load(ctx, m)
+}
+
+// check reads all rows of a table.
+func (m *Manifest) check(ctx context.Context, t *SavedTable) error {
+	if _, saved := m.from.(folder); saved {
+		return m.from.rows(ctx, t, func(wire.Row) error { return nil }) // its keys ascend
+	}
+	keys := make([]uint64, 0, min(t.Rows, 1<<20))
+	err := m.from.rows(ctx, t, func(r wire.Row) error {
+		if bad := vec.NonFinite(r.Values); bad >= 0 {
+			return fmt.Errorf("table %q: key %d: value %d is %v", t.Table.Name, r.Key, bad, r.Values[bad])
+		}
+		keys = append(keys, r.Key)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	slices.Sort(keys)
+	for i := 1; i < len(keys); i++ {
+		if keys[i] == keys[i-1] {
+			return fmt.Errorf("table %q: key %d is there twice", t.Table.Name, keys[i])
+		}
+	}
+	return nil
 }
 
 // load implements store.
-func (s *servers) load(ctx context.Context, dir string, m *Manifest) error {
+func (s *servers) load(ctx context.Context, m *Manifest) error {
 	send := func(p wire.Put) error {
 		p.Load = m.id
 		return s.everyShard(func(shard int) error {
@@ -75,7 +107,7 @@ func (s *servers) load(ctx context.Context, dir string, m *Manifest) error {
 		return err
 	}
 	for i := range m.Tables {
-		if err := s.loadTable(ctx, dir, m.id, &m.Tables[i]); err != nil {
+		if err := s.loadTable(ctx, m, &m.Tables[i]); err != nil {
 			return err
 		}
 	}
@@ -95,18 +127,24 @@ func (s *servers) loadBegins(ctx context.Context, id uint64) (whole bool, err er
 }
 
 // loadTable sends each shard its rows of a table.
-func (s *servers) loadTable(ctx context.Context, dir string, id uint64, t *SavedTable) error {
-	bodies := make([][]byte, len(s.session.shards))
-	message := wire.Put{Load: id, Table: t.Table.ID, Rule: t.Rule}
+func (s *servers) loadTable(ctx context.Context, m *Manifest, t *SavedTable) error {
+	batches := make([][]wire.Row, len(s.session.shards))
+	message := wire.Put{Load: m.id, Table: t.Table.ID, Rule: t.Rule}
 	flush := func(shard int) error {
-		_, err := s.put(ctx, shard, message, bodies[shard])
-		bodies[shard] = bodies[shard][:0]
+		rows := batches[shard]
+		slices.SortFunc(rows, func(a, b wire.Row) int { return cmp.Compare(a.Key, b.Key) })
+		var body []byte
+		for _, r := range rows {
+			body = wire.AppendRow(body, r)
+		}
+		_, err := s.put(ctx, shard, message, body)
+		batches[shard] = rows[:0]
 		return err
 	}
-	err := t.readRows(dir, func(r wire.Row) error {
+	err := m.from.rows(ctx, t, func(r wire.Row) error {
 		shard := int(s.layout.Group(r.Key)) - 1
-		bodies[shard] = wire.AppendRow(bodies[shard], r)
-		if len(bodies[shard]) < putSize {
+		batches[shard] = append(batches[shard], r)
+		if len(batches[shard])*(rowFixed+4*t.Width) < putSize {
 			return nil
 		}
 		return flush(shard)

@@ -47,7 +47,9 @@ type Manifest struct {
 	About   About        `json:"about"`
 	Tables  []SavedTable `json:"tables"` // ascending id
 
-	id uint64 // of the load
+	id   uint64 // of the load
+	from origin
+	bare bool // tables are to be described by the model
 }
 
 // SavedTable is a table of a model directory and the file of its rows.
@@ -76,6 +78,7 @@ func ReadManifest(dir string) (*Manifest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model directory %s: %s: %w", dir, manifestName, err)
 	}
+	m.from = folder(dir)
 	return m, nil
 }
 

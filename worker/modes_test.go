@@ -84,13 +84,17 @@ func (w crew) one(ctx context.Context, cfg worker.Config) (string, error) {
 	return digest, c.Close(ctx)
 }
 
-// fitted trains a built-in model on the rows of stream.
-func fitted(o model.Options, src stream, opt worker.TrainOptions) func(ctx context.Context, c *worker.Client) error {
-	schema := &dataset.Schema{Features: []dataset.Feature{
+// schema is that of the rows of stream.
+func schema() *dataset.Schema {
+	return &dataset.Schema{Features: []dataset.Feature{
 		{Name: "user", Kind: dataset.KindID, Fit: &dataset.Fit{}}, {Name: "items", Kind: dataset.KindIDs, Fit: &dataset.Fit{}},
 	}}
+}
+
+// fitted trains a built-in model on the rows of stream.
+func fitted(o model.Options, src stream, opt worker.TrainOptions) func(ctx context.Context, c *worker.Client) error {
 	return func(ctx context.Context, c *worker.Client) error {
-		m, err := model.New(ctx, c, schema, o)
+		m, err := model.New(ctx, c, schema(), o)
 		if err != nil {
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -164,7 +163,7 @@ func (r *replica) restoreFrom(ctx context.Context, c *checkpoint.Checkpoint) ([]
 		return nil, err
 	}
 	if dense != nil {
-		if err := r.putDense(dense.rows, dense.Dense.Tables); err != nil {
+		if err := r.putDense(dense); err != nil {
 			return nil, err
 		}
 	}
@@ -237,7 +236,7 @@ func (r *replica) loadPages(ctx context.Context, c *checkpoint.Checkpoint) error
 			continue // of a table that is gone
 		}
 		t := stores[at]
-		if err := t.rows.Load(table.PageID{Partition: p.Partition, Page: p.PageID.Page}, p.Data); err != nil {
+		if err := t.rows.Load(table.PageID{Partition: p.Partition, Page: p.Page}, p.Data); err != nil {
 			return fmt.Errorf("page %v of table %q: %w", p.PageID, t.name, err)
 		}
 	}
@@ -245,23 +244,11 @@ func (r *replica) loadPages(ctx context.Context, c *checkpoint.Checkpoint) error
 }
 
 // putDense takes over the dense tensors of a hybrid job.
-func (r *replica) putDense(b []byte, tables []sharedRule) error {
-	for _, of := range tables {
-		if len(b) < 8 {
-			return fmt.Errorf("rows of table %q: %w: they end early", of.Spec.Name, errWorkerState)
+func (r *replica) putDense(s *workerState) error {
+	return s.eachTable(func(t *sharedRule, rows []wire.Row) error {
+		if err := r.table(t.Spec.ID).Put(rowsOf(rows)); err != nil {
+			return fmt.Errorf("rows of table %q: %w", t.Spec.Name, err)
 		}
-		n := binary.LittleEndian.Uint64(b)
-		if n > uint64(len(b)-8) {
-			return fmt.Errorf("rows of table %q: %w: they end early", of.Spec.Name, errWorkerState)
-		}
-		in, err := wire.DecodeRows(b[8:][:n])
-		if err == nil {
-			err = r.table(of.Spec.ID).Put(rowsOf(in))
-		}
-		if err != nil {
-			return fmt.Errorf("rows of table %q: %w", of.Spec.Name, err)
-		}
-		b = b[8+n:]
-	}
-	return nil
+		return nil
+	})
 }

@@ -1,7 +1,9 @@
 package worker
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -126,9 +128,12 @@ func (r *replica) rule(_ context.Context, w *wire.Table) (wire.RuleState, error)
 const putRows = 1 << 12
 
 // load implements store. Rank 0 brings the rows; the others get them before the first step.
-func (r *replica) load(_ context.Context, dir string, m *Manifest) error {
+func (r *replica) load(ctx context.Context, m *Manifest) error {
 	if r.clock > 0 || r.loaded == m.id {
 		return nil
+	}
+	if r.peers != nil && r.met {
+		return errors.New("the workers have begun with what they had: load before that")
 	}
 	if r.rank() != 0 {
 		return nil
@@ -137,7 +142,7 @@ func (r *replica) load(_ context.Context, dir string, m *Manifest) error {
 		return fmt.Errorf("another model (%016x) is loaded, this is %016x", r.loaded, m.id)
 	}
 	for i := range m.Tables {
-		if err := r.loadTable(dir, &m.Tables[i]); err != nil {
+		if err := r.loadTable(ctx, m, &m.Tables[i]); err != nil {
 			return err
 		}
 	}
@@ -145,19 +150,20 @@ func (r *replica) load(_ context.Context, dir string, m *Manifest) error {
 	return nil
 }
 
-func (r *replica) loadTable(dir string, s *SavedTable) error {
+func (r *replica) loadTable(ctx context.Context, m *Manifest, s *SavedTable) error {
 	t := r.table(s.Table.ID)
 	var rows []table.Row
 	put := func() error {
+		slices.SortFunc(rows, func(a, b table.Row) int { return cmp.Compare(a.Key, b.Key) })
 		err := refused(t.Put(rows))
 		rows = rows[:0]
 		return err
 	}
-	err := s.readRows(dir, func(row wire.Row) error {
+	err := m.from.rows(ctx, s, func(row wire.Row) error {
 		if bad := vec.NonFinite(row.Values); bad >= 0 {
 			return fmt.Errorf("key %d: value %d is %v", row.Key, bad, row.Values[bad])
 		}
-		rows = append(rows, table.Row{Key: row.Key, Sightings: row.Sightings, Values: slices.Clone(row.Values)})
+		rows = append(rows, table.Row{Key: row.Key, Sightings: row.Sightings, Values: row.Values})
 		if len(rows) < putRows {
 			return nil
 		}

@@ -22,8 +22,8 @@ type store interface {
 	scan(ctx context.Context, t *wire.Table, visit func(wire.Row) error) error
 	// rule is what a table's optimizer remembers.
 	rule(ctx context.Context, t *wire.Table) (wire.RuleState, error)
-	// load brings the rows of a model directory into tables that were agreed on.
-	load(ctx context.Context, dir string, m *Manifest) error
+	// load brings the rows of a model into tables that were agreed on.
+	load(ctx context.Context, m *Manifest) error
 	// plan brings a rate or a stop into force, from the step on that it returns.
 	plan(ctx context.Context, what string, p wire.Plan) (uint64, error)
 	// audit counts what was applied.

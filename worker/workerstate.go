@@ -96,3 +96,24 @@ func decodeWorkerState(b []byte) (*workerState, error) {
 	}
 	return s, nil
 }
+
+// eachTable visits the tables of hybrid with their rows.
+func (s *workerState) eachTable(visit func(t *sharedRule, rows []wire.Row) error) error {
+	b := s.rows
+	for i := range s.Dense.Tables {
+		t := &s.Dense.Tables[i]
+		if len(b) < 8 || binary.LittleEndian.Uint64(b) > uint64(len(b)-8) {
+			return fmt.Errorf("rows of table %q: %w: they end early", t.Spec.Name, errWorkerState)
+		}
+		n := binary.LittleEndian.Uint64(b)
+		rows, err := wire.DecodeRows(b[8:][:n])
+		if err != nil {
+			return fmt.Errorf("rows of table %q: %w", t.Spec.Name, err)
+		}
+		if err := visit(t, rows); err != nil {
+			return err
+		}
+		b = b[8+n:]
+	}
+	return nil
+}

@@ -1,0 +1,222 @@
+package worker
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"hcclps/checkpoint"
+	"hcclps/internal/vec"
+	"hcclps/ps/wire"
+)
+
+// origin is where the rows of a model are: a model directory, a checkpoint, or an export.
+type origin interface {
+	// rows visits those of a table, each key once. What visit gets is its own.
+	rows(ctx context.Context, t *SavedTable, visit func(wire.Row) error) error
+}
+
+// folder is a model directory.
+type folder string
+
+func (dir folder) rows(_ context.Context, t *SavedTable, visit func(wire.Row) error) error {
+	return t.readRows(string(dir), visit)
+}
+
+// ReadModel says what can be loaded from a path: a model directory, as Save writes it; a folder of checkpoints, of which the newest is meant, or
+// one by its number, DIR@ID; an export, as Checkpoint.Export writes it; or a file of tensors that anybody has written (safetensors). Load
+// reads and checks the rows.
+func ReadModel(ctx context.Context, path string) (*Manifest, error) {
+	dir, id, numbered := cutID(path)
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open model %s: %w", path, err)
+	}
+	has := func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	}
+	switch {
+	case numbered:
+		return readCheckpoint(ctx, dir, id)
+	case !info.IsDir(), has(checkpoint.TensorFile), has(checkpoint.ExportFile):
+		return readTensors(dir)
+	case has(manifestName):
+		return ReadManifest(dir)
+	}
+	m, err := readCheckpoint(ctx, dir, 0)
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		return nil, fmt.Errorf("%s holds no model (%s), no checkpoint and no export (%s): %w", dir, manifestName, checkpoint.TensorFile, os.ErrNotExist)
+	}
+	return m, err
+}
+
+// cutID takes the number off DIR@ID, unless that is a folder itself.
+func cutID(path string) (dir string, id uint64, ok bool) {
+	i := strings.LastIndexByte(path, '@')
+	if _, err := os.Stat(path); err == nil || i < 1 {
+		return path, 0, false
+	}
+	id, err := strconv.ParseUint(path[i+1:], 10, 64)
+	if err != nil || id == 0 {
+		return path, 0, false
+	}
+	return path[:i], id, true
+}
+
+// kept is a checkpoint as an origin.
+type inCheckpoint struct {
+	dir   string
+	id    uint64
+	dense map[string][]wire.Row // of hybrid, what rank 0 has had
+}
+
+// readCheckpoint describes a checkpoint of a folder; 0 is the newest.
+func readCheckpoint(ctx context.Context, dir string, id uint64) (*Manifest, error) {
+	var m *Manifest
+	err := withStore(dir, func(s *checkpoint.Store) (err error) {
+		if id == 0 {
+			if id, err = newestOf(ctx, s, dir); err != nil {
+				return err
+			}
+		}
+		c, err := s.Load(ctx, id)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		m, err = describeCheckpoint(ctx, dir, c)
+		return err
+	})
+	return m, err
+}
+
+func withStore(dir string, do func(*checkpoint.Store) error) error {
+	s, err := checkpoint.Open(checkpoint.Config{Dir: dir, Owner: "reader"})
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(s), s.Close())
+}
+
+// newestOf is the newest checkpoint of a folder with one job.
+func newestOf(ctx context.Context, s *checkpoint.Store, dir string) (uint64, error) {
+	all, err := s.List(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if len(all) == 0 {
+		return 0, fmt.Errorf("open checkpoints in %s: %w", dir, checkpoint.ErrNotFound)
+	}
+	newest := all[len(all)-1]
+	for _, m := range slices.Backward(all) {
+		if m.Job != newest.Job {
+			return 0, fmt.Errorf("%s holds checkpoints of the jobs %s and %s: name one by its number, %s@%d or %s@%d", dir, newest.Job, m.Job, dir, newest.ID, dir, m.ID)
+		}
+	}
+	return newest.ID, nil
+}
+
+func describeCheckpoint(ctx context.Context, dir string, c *checkpoint.Checkpoint) (*Manifest, error) {
+	of := c.Manifest()
+	from := inCheckpoint{dir: dir, id: of.ID, dense: map[string][]wire.Row{}}
+	m := &Manifest{Format: manifestFormat, Version: ModelVersion, Job: of.Job, Step: of.Step, from: from}
+	for _, t := range of.Tables {
+		if t.ID >= wire.SeenTable(0) {
+			continue // what is known of keys without rows begins anew
+		}
+		rule, err := ruleOf(t)
+		if err != nil {
+			return nil, err
+		}
+		m.Tables = append(m.Tables, SavedTable{Table: rule.Spec, Rule: wire.RuleState(rule.Opt), Width: int(t.Dim + t.Slots), Rows: of.Rows(t.ID)})
+	}
+	blobs, err := workerBlobs(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	for rank, b := range blobs {
+		s, err := decodeWorkerState(b)
+		if err != nil {
+			return nil, fmt.Errorf("checkpoint %d: state of rank %d: %w", of.ID, rank, err)
+		}
+		if rank > 0 {
+			break
+		}
+		m.About = s.About
+		if s.Dense == nil {
+			continue
+		}
+		err = s.eachTable(func(t *sharedRule, rows []wire.Row) error {
+			saved := SavedTable{Table: t.Spec, Rule: wire.RuleState(t.Opt), Width: int(t.Spec.Dim), Rows: uint64(len(rows))}
+			if len(rows) > 0 {
+				saved.Width = len(rows[0].Values)
+			}
+			m.Tables = append(m.Tables, saved)
+			from.dense[t.Spec.Name] = rows
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	m.id, err = idOf(of)
+	return m, err
+}
+
+// idOf names a load by what it loads.
+func idOf(m any) (uint64, error) {
+	b, err := json.Marshal(m)
+	if err != nil {
+		return 0, fmt.Errorf("name a load: %w", err)
+	}
+	sum := sha256.Sum256(b)
+	return max(binary.LittleEndian.Uint64(sum[:]), 1), nil
+}
+
+func (k inCheckpoint) rows(ctx context.Context, t *SavedTable, visit func(wire.Row) error) error {
+	if rows, ok := k.dense[t.Table.Name]; ok {
+		for _, r := range rows {
+			if err := visit(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return withStore(k.dir, func(s *checkpoint.Store) error {
+		c, err := s.Load(ctx, k.id)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		of, ok := c.Manifest().Table(t.Table.Name)
+		if !ok {
+			return fmt.Errorf("table %q: %w", t.Table.Name, checkpoint.ErrMissing)
+		}
+		for row, err := range c.Rows(ctx, checkpoint.Query{Tables: []uint32{of.ID}}) {
+			if err == nil {
+				err = visit(wire.Row{Key: row.Key(), Sightings: row.Sightings(), Values: valuesOf(row)})
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// valuesOf are weights and slots of a row, in memory of their own.
+func valuesOf(r checkpoint.Row) []float32 {
+	w, s := r.Weights(), r.Slots()
+	values := make([]float32, (len(w)+len(s))/4)
+	copy(vec.BytesOfFloats(values[copy(vec.BytesOfFloats(values), w)/4:]), s)
+	return values
+}

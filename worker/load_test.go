@@ -1,0 +1,122 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"hcclps/checkpoint"
+	"hcclps/ps"
+	"hcclps/worker"
+	"hcclps/worker/model"
+)
+
+var adam = model.Options{Model: model.NameDeepFM, Optimizer: worker.Optimizer{Name: "adam"}}
+
+// kept trains two epochs with a checkpoint after the last step, and returns its folder and the digest.
+func kept(t *testing.T, job string) (dir, digest string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "c")
+	cfg := worker.Config{Mode: worker.AllReduce, Job: job, Seed: 3, Checkpoints: worker.Checkpoints{Dir: dir}}
+	return dir, crew{cfg: cfg, train: until(0, 22, adam, worker.TrainOptions{Epochs: 2})}.run(t)
+}
+
+// exported writes the newest checkpoint of a folder as tensors.
+func exported(t *testing.T, dir string, o checkpoint.ExportOptions) string {
+	t.Helper()
+	s, err := checkpoint.Open(checkpoint.Config{Dir: dir, Owner: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	all, err := s.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.Load(t.Context(), all[len(all)-1].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	out := filepath.Join(t.TempDir(), "export")
+	if _, err := c.Export(t.Context(), out, o); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// A job that begins with a checkpoint, or with what was exported from it, has its parameters, whoever keeps them.
+func TestLoadTakesCheckpointsAndExports(t *testing.T) {
+	t.Parallel()
+	dir, want := kept(t, "kept")
+	out := exported(t, dir, checkpoint.ExportOptions{Slots: true})
+	bare := filepath.Join(t.TempDir(), "tensors")
+	if err := os.Link(filepath.Join(out, checkpoint.TensorFile), bare); err != nil {
+		t.Fatal(err)
+	}
+	l := scratch(t)
+	for name, path := range map[string]string{"newest": dir, "by number": dir + "@1", "export": out, "tensors": bare} {
+		m, err := worker.ReadModel(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Bare() != (name == "tensors") || (name == "newest" || name == "by number") && (m.About.Model != "shared" || m.Step != 22) {
+			t.Errorf("%s: bare %t, about %+v, step %d", name, m.Bare(), m.About, m.Step)
+		}
+		for servers, mode := range map[*ps.Local]worker.Mode{nil: worker.AllReduce, l: worker.PS} {
+			for world := 1; world <= 2; world++ {
+				cfg := worker.Config{Mode: mode, Job: fmt.Sprintf("%s %v %d", name, mode, world), World: world, Seed: 8}
+				got := crew{cfg: cfg, servers: servers, train: func(ctx context.Context, c *worker.Client) error {
+					if m.Bare() {
+						if _, err := model.New(ctx, c, schema(), adam); err != nil {
+							return err
+						}
+					}
+					if _, err := c.Load(ctx, path); err != nil {
+						return err
+					}
+					return fitted(adam, stream{}, worker.TrainOptions{})(ctx, c)
+				}}.run(t)
+				if got != want {
+					t.Errorf("%s, %v, %d workers: digest %.8s, want %.8s", name, mode, world, got, want)
+				}
+			}
+		}
+	}
+}
+
+// What cannot be loaded is named.
+func TestLoadRefuses(t *testing.T) {
+	t.Parallel()
+	dir, _ := kept(t, "refused")
+	weights := exported(t, dir, checkpoint.ExportOptions{Tables: []string{"user"}})
+	if err := os.Remove(filepath.Join(weights, checkpoint.ExportFile)); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		filepath.Join(dir, "none"): "no such file",
+		t.TempDir():                "no model (manifest.json), no checkpoint and no export",
+		dir + "@77":                "there is no such checkpoint",
+		weights:                    "is to be made before",
+	} {
+		c, err := worker.Connect(t.Context(), worker.Config{Mode: worker.AllReduce, Job: "refused"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Load(t.Context(), path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+		_, err = model.New(t.Context(), c, schema(), adam)
+		if err == nil && path == weights {
+			_, err = c.Load(t.Context(), path)
+			if !errors.Is(err, checkpoint.ErrTensor) || !strings.Contains(err.Error(), "it is missing") {
+				t.Errorf("tensors of one table of many: %v", err)
+			}
+		}
+		c.Abandon()
+	}
+}
