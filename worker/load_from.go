@@ -130,7 +130,7 @@ func describeCheckpoint(ctx context.Context, dir string, c *checkpoint.Checkpoin
 	from := inCheckpoint{dir: dir, id: of.ID, dense: map[string][]wire.Row{}}
 	m := &Manifest{Format: manifestFormat, Version: ModelVersion, Job: of.Job, Step: of.Step, from: from}
 	for _, t := range of.Tables {
-		if t.ID >= wire.SeenTable(0) {
+		if wire.IsSeen(t.ID) {
 			continue // what is known of keys without rows begins anew
 		}
 		rule, err := ruleOf(t)
