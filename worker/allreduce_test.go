@@ -363,15 +363,20 @@ func TestTrainingGoesOnWithoutAWorkerAndWithIt(t *testing.T) {
 	for delay := range 2 {
 		t.Run(fmt.Sprintf("delay=%d", delay), func(t *testing.T) {
 			t.Parallel()
-			goesOn(t, delay)
+			goesOn(t, delay, crew{cfg: worker.Config{Mode: worker.AllReduce, Job: "lost", World: 3, Deadline: 30 * time.Second}})
+		})
+	}
+	for _, noted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("hybrid, noted=%v", noted), func(t *testing.T) {
+			t.Parallel()
+			goesOn(t, 0, crew{cfg: worker.Config{Mode: worker.Hybrid, Job: "lost", World: 3, Deadline: 30 * time.Second}, servers: scratch(t), noted: noted})
 		})
 	}
 }
 
-func goesOn(t *testing.T, delay int) {
+func goesOn(t *testing.T, delay int, w crew) {
 	t.Helper()
 	var begun, gone, back atomic.Bool
-	w := crew{cfg: worker.Config{Mode: worker.AllReduce, Job: "lost", World: 3, Deadline: 30 * time.Second}}
 	w.train = func(ctx context.Context, c *worker.Client) error {
 		m, err := model.NewLR(ctx, c, worker.Optimizer{Name: "adam"})
 		if err != nil {

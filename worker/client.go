@@ -48,7 +48,7 @@ type Config struct {
 	RankOrder   bool                  // of AllReduce and Hybrid: sums of dense gradients have the bits that servers would give them
 	Algorithms  collective.Algorithms // of the collectives; see collective.ParseAlgorithms
 	Measure     bool                  // of AllReduce and Hybrid: the links are measured when workers meet, for the choice of algorithms
-	MaxRebuilds int                   // of AllReduce: how often workers go on without one that is lost, and 0 is DefaultMaxRebuilds; or NoRebuilds
+	MaxRebuilds int                   // of AllReduce and Hybrid: how often workers go on without one that is lost, and 0 is DefaultMaxRebuilds; or NoRebuilds
 	Network     link.Network          // nil: sockets without TLS or token; backend.OpenSockets makes others
 	Bulk        backend.Config        // what carries bulk, as far as the servers take it too
 	Deadline    time.Duration         // of one push, pull or session call; 60 s
@@ -212,29 +212,24 @@ func (c *Client) open(ctx, run context.Context, bulk *backend.Bulk) error {
 			return err
 		}
 		c.run(run, s.link.Run)
+		c.store, c.servers = s, s
+	}
+	if c.cfg.Mode.peers() {
+		if err := c.openLocal(ctx, run, bulk); err != nil {
+			return err
+		}
+	}
+	if s := c.servers; s != nil { // after the meeting of workers: who is in its place there is refused before it takes a session
+		var err error
 		if r, err = s.open(ctx); err != nil {
 			return err
 		}
 		c.done.Go(func() { s.keepLease(run) })
-		c.store, c.servers = s, s
 	}
-	if c.cfg.Mode.peers() {
-		c.local = newReplica(c.cfg, &c.waits, &c.counters, c.coders)
-		c.local.adopt = c.adopt
-		if c.cfg.World > 1 {
-			var err error
-			var meeting *cluster
-			if c.servers != nil {
-				meeting = c.servers.cluster
-			}
-			if c.local.peers, err = openPeers(ctx, c.cfg, meeting, bulk.Pair, func(part func(context.Context) error) { c.run(run, part) }); err != nil {
-				return err
-			}
-		}
-		c.store = c.local
-		if c.servers != nil {
-			c.store = &hybrid{c.servers, c.local}
-		}
+	if c.local != nil && c.servers != nil {
+		c.store = &hybrid{rows: c.servers, dense: c.local, first: r.step}
+		c.local.mine = func() (uint64, uint64) { return r.incarnation, r.step }
+		c.local.expel = c.servers.expel
 	}
 	c.resume(r)
 	if c.servers != nil {
@@ -250,6 +245,25 @@ func (c *Client) open(ctx, run context.Context, bulk *backend.Bulk) error {
 	}
 	c.follow()
 	return nil
+}
+
+// openLocal makes the store of parameters that workers hold themselves, and meets the other workers.
+func (c *Client) openLocal(ctx, run context.Context, bulk *backend.Bulk) (err error) {
+	c.local = newReplica(c.cfg, &c.waits, &c.counters, c.coders)
+	c.local.adopt = c.adopt
+	c.store = c.local
+	if c.cfg.World == 1 {
+		return nil
+	}
+	var meeting *cluster
+	if c.servers != nil {
+		meeting = c.servers.cluster
+		if err := meeting.discover(ctx); err != nil {
+			return err
+		}
+	}
+	c.local.peers, err = openPeers(ctx, c.cfg, meeting, bulk.Pair, func(part func(context.Context) error) { c.run(run, part) })
+	return err
 }
 
 // resume goes on where this worker left off.
@@ -279,15 +293,29 @@ func (c *Client) meet(ctx context.Context) error {
 		return nil
 	}
 	if r.peers != nil {
-		if err := r.meet(ctx); err != nil {
+		err := r.meet(ctx)
+		if err != nil && r.peers.world.Joined() > 1 && r.peers.lost(ctx, err) { // who came in goes on like the others when one of them is lost
+			if err = r.rebuild(ctx, err); errors.Is(err, ErrRebuilt) {
+				err = nil
+			}
+		}
+		if err != nil {
 			return fmt.Errorf("meet the other workers: %w", err)
 		}
+	}
+	if h, ok := c.store.(*hybrid); ok && r.peers != nil && r.peers.world.Joined() > 1 {
+		if err := h.enter(ctx); err != nil {
+			return fmt.Errorf("come in among the other workers: %w", err)
+		}
+		c.follow()
 	}
 	if c.servers != nil && r.clock != c.Clock() {
 		return fmt.Errorf("job %s is at step %d on the servers, and no worker has its dense tensors after it: begin a new job, from a saved model", c.cfg.Job, c.Clock())
 	}
 	r.met = true
-	c.follow()
+	if c.servers == nil {
+		c.follow()
+	}
 	return nil
 }
 
@@ -305,10 +333,8 @@ func (c *Client) settle(ctx context.Context) error {
 
 // follow goes where the replica is.
 func (c *Client) follow() {
-	if c.servers == nil {
-		c.step.Store(c.local.now())
-		c.cursor = c.local.cursor
-	}
+	c.step.Store(c.local.now())
+	c.cursor = c.local.cursor
 }
 
 // Finish says that this worker has no more steps: nobody waits for it from now

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -18,7 +19,8 @@ type departures struct {
 	given   map[uint32]int  // how often the model has given a tensor's gradient in this step
 	often   map[uint32]bool // tensors whose gradient a model gives more than once a step: they leave when it is done
 	buckets []*collective.Bucket
-	fault   error // the first that does not fit
+	fault   error                // the first that does not fit
+	kept    map[uint32][]float32 // of hybrid: what was given, for the case that it has to be summed again
 }
 
 // reset gets ready for the next step.
@@ -31,7 +33,7 @@ func (d *departures) reset() {
 			d.often[id] = true
 		}
 	}
-	*d = departures{often: d.often}
+	*d = departures{often: d.often, kept: d.kept}
 }
 
 // give takes a whole gradient of a dense tensor that a model is through with, and lets out what can leave. It reports whether it has taken it: what comes
@@ -50,10 +52,28 @@ func (r *replica) give(id uint32, values []float32) bool {
 		d.ready = map[uint32]bool{}
 	}
 	d.ready[id] = true
+	if r.cfg.Mode == Hybrid {
+		if d.kept == nil {
+			d.kept = map[uint32][]float32{}
+		}
+		d.kept[id] = append(d.kept[id][:0], values...)
+	}
 	for d.at < len(r.order) && d.ready[r.order[d.at]] {
 		r.depart(r.table(r.order[d.at]))
 	}
 	return true
+}
+
+// left are the gradients of this step that have left already, where they may have to leave again.
+func (r *replica) left() []Gradient {
+	var out []Gradient
+	for id := range r.early.ready {
+		if values, there := r.early.kept[id]; there {
+			out = append(out, Gradient{Table: newTable(r.table(id).Spec), Values: values})
+		}
+	}
+	slices.SortFunc(out, func(a, b Gradient) int { return cmp.Compare(a.Table.spec().ID, b.Table.spec().ID) })
+	return out
 }
 
 // count notes that a model has given a tensor's gradient.

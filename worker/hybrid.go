@@ -14,6 +14,9 @@ import (
 type hybrid struct {
 	rows  *servers
 	dense *replica
+
+	first   uint64 // the servers want the steps of this session from here on
+	changed error  // the workers are others, from a step on that is not there yet: replica.from
 }
 
 // of is where a table is.
@@ -58,41 +61,6 @@ func (r both) run(ctx context.Context, step uint64, until *latest) error {
 	return eg.Wait()
 }
 
-// push implements store.
-func (h *hybrid) push(ctx context.Context, c *commit) (outcome, error) {
-	rows, tensors := *c, *c
-	rows.grads, tensors.grads = nil, nil
-	for _, g := range c.grads {
-		if dense(g.Table) {
-			tensors.grads = append(tensors.grads, g)
-		} else {
-			rows.grads = append(rows.grads, g)
-		}
-	}
-	eg, ectx := errgroup.WithContext(ctx)
-	var out outcome
-	var round *round
-	eg.Go(func() (err error) {
-		out, err = h.rows.push(ectx, &rows)
-		return err
-	})
-	eg.Go(func() (err error) {
-		round, err = h.dense.collect(ectx, &tensors)
-		return err
-	})
-	err := eg.Wait()
-	if err == nil {
-		err = h.dense.apply(ctx, round)
-	}
-	if err != nil {
-		return outcome{}, err
-	}
-	if out.loss = round.loss(); round.there.After(out.others) {
-		out.others = round.there
-	}
-	return out, nil
-}
-
 // finish implements store.
 func (h *hybrid) finish(ctx context.Context, steps uint64) error {
 	return errors.Join(h.rows.finish(ctx, steps), h.dense.finish(ctx, steps))
@@ -135,8 +103,14 @@ func (h *hybrid) plan(ctx context.Context, what string, p wire.Plan) (uint64, er
 	return h.dense.plan(ctx, what, p)
 }
 
-// audit implements store.
-func (h *hybrid) audit(ctx context.Context) (Audit, error) { return h.rows.audit(ctx) }
+// audit implements store. A step in which a worker was lost is not the same on all shards: then the workers' own count is the better one.
+func (h *hybrid) audit(ctx context.Context) (Audit, error) {
+	a, err := h.dense.audit(ctx)
+	if a.Rebuilds > 0 || err != nil {
+		return a, err
+	}
+	return h.rows.audit(ctx)
+}
 
 // close implements store.
 func (h *hybrid) close(ctx context.Context, finished bool) error {

@@ -19,81 +19,46 @@ import (
 	"hcclps/ps/wire"
 )
 
-// standing is what a worker has when it meets the others: on the wire three u64, and the digest a fourth.
-type standing struct {
-	clock  uint64
-	loaded uint64 // the load its parameters come from; 0: the seed
-	schema uint64
-}
-
-const standingSize = 24
-
-// before says whether a worker has less than another.
-func (s standing) before(o standing) bool {
-	return s.clock < o.clock || s.clock == o.clock && s.loaded == 0 && o.loaded != 0
-}
-
 // meet makes the parameters of all workers the same, before the first step of an epoch: those of the lowest rank that has most steps, or else has
 // loaded a model, go to all that have others. Then their digests are compared.
 func (r *replica) meet(ctx context.Context) error {
-	p := r.peers
-	mine := standing{r.clock, r.loaded, r.schema}
-	all, err := p.standings(ctx, mine)
+	cards, err := r.introduce(ctx)
 	if err != nil {
 		return err
 	}
-	source, alike := 0, true
-	for rank, s := range all {
-		if all[source].before(s) {
+	err = r.fit(cards)
+	if derr := r.dismiss(ctx, cards); err == nil {
+		err = derr
+	}
+	if err != nil {
+		return err
+	}
+	mine := &cards[r.rank()]
+	source, alike, from := 0, true, uint64(0)
+	for rank := range cards {
+		if cards[source].behind(&cards[rank]) {
 			source = rank
 		}
-		alike = alike && s == all[0]
+		alike = alike && cards[rank].alike(&cards[0])
+		from = max(from, cards[rank].Free)
 	}
-	best := all[source]
-	if best.clock == 0 && best.loaded == 0 && !alike {
-		return otherTables(all)
+	best := &cards[source]
+	if best.Clock == 0 && best.Loaded == 0 && !alike {
+		return r.otherTables(ctx, cards)
 	}
 	if !alike {
-		if err := r.share(ctx, source, mine == best); err != nil {
+		if err := r.share(ctx, source, mine.alike(best)); err != nil {
 			return err
 		}
 	}
-	if !alike || best.clock > 0 {
+	if !alike || best.Clock > 0 {
 		if err := r.compare(ctx); err != nil {
 			return err
 		}
 	}
-	r.met = true
-	r.log.Info("workers have met", "rank", r.rank(), "workers", len(all), "epoch", p.world.Epoch(), "step", r.clock, "parameters_of", source)
+	r.met, r.owed, r.from = true, nil, from
+	r.log.Info("workers have met", "rank", r.rank(), "workers", len(cards), "epoch", r.peers.world.Epoch(), "step", r.clock, "parameters_of", source)
 	return nil
-}
-
-// otherTables names who begins with other tables than rank 0.
-func otherTables(all []standing) error {
-	for rank, s := range all {
-		if s.schema != all[0].schema {
-			return fmt.Errorf("rank %d has other tables or options than rank 0: give all workers the same model and options", rank)
-		}
-	}
-	return errors.New("workers stand differently") // cannot be: they differ in nothing else
-}
-
-func (p *peers) standings(ctx context.Context, mine standing) ([]standing, error) {
-	le := binary.LittleEndian
-	b := make([]byte, standingSize)
-	le.PutUint64(b, mine.clock)
-	le.PutUint64(b[8:], mine.loaded)
-	le.PutUint64(b[16:], mine.schema)
-	in := make([]byte, standingSize*p.world.Size())
-	if err := p.gather(ctx, b, in); err != nil {
-		return nil, err
-	}
-	all := make([]standing, p.world.Size())
-	for i := range all {
-		s := in[i*standingSize:]
-		all[i] = standing{le.Uint64(s), le.Uint64(s[8:]), le.Uint64(s[16:])}
-	}
-	return all, nil
 }
 
 // shared is all that a worker needs beside rows. As JSON.

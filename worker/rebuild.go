@@ -38,9 +38,6 @@ func (r *replica) rebuild(ctx context.Context, cause error) error {
 			if v := p.world.Err(); v != nil {
 				cause = fmt.Errorf("%w: %w", v, cause)
 			}
-			if r.cfg.Mode != AllReduce {
-				return cause
-			}
 			if r.rebuilds >= r.cfg.MaxRebuilds {
 				return fmt.Errorf("%w; this is after %d rebuilds, the most there may be (--max-rebuilds)", cause, r.rebuilds)
 			}
@@ -50,6 +47,11 @@ func (r *replica) rebuild(ctx context.Context, cause error) error {
 		err := r.again(ctx)
 		if err == nil {
 			err = r.meet(ctx)
+		}
+		if odd, ok := errors.AsType[*misfitError](err); ok {
+			r.log.Warn("a worker came that does not fit, and is not let in", "err", odd)
+			cause = nil
+			continue
 		}
 		if said, ok := errors.AsType[*apartError](err); ok {
 			if cause != nil {

@@ -36,6 +36,14 @@ type replica struct {
 	early    departures
 	order    []uint32 // dense tensors that are summed by AllReduce, in the order in which that is done
 
+	terms  []term                                                                         // what all workers have to have alike
+	roster []card                                                                         // the workers of this epoch, by rank; nil: they have not met
+	owed   []card                                                                         // lost ones that the servers may wait for still
+	mine   func() (incarnation, first uint64)                                             // hybrid: this worker's session at the servers, and the step from which on these want it
+	expel  func(ctx context.Context, worker string, incarnation uint64, why string) error // hybrid: the servers are not to wait for a worker
+	open   uint64                                                                         // hybrid: the step under way, plus 1
+	from   uint64                                                                         // hybrid: from this step on the data is dealt over the workers of this epoch
+
 	adopt    func(wire.Table) // tells the client of a table as it is now
 	met      bool             // all workers have the same parameters
 	rebuilds int              // after workers were lost
@@ -246,7 +254,7 @@ func (r *replica) collect(ctx context.Context, c *commit) (*round, error) {
 		return nil, err
 	}
 	if f.err != nil {
-		return nil, r.rebuild(ctx, f.err)
+		return nil, f.err
 	}
 	return f.round, r.sort(f.round)
 }
@@ -274,7 +282,7 @@ func (r *replica) head(c *commit) head {
 		step: c.step, schema: r.schema, rows: uint64(c.rows), loss: c.loss, cursor: c.cursor,
 		plan: r.wish, seconds: uint32(time.Now().Unix()),
 	}
-	if r.peers != nil && r.cfg.Mode == AllReduce {
+	if r.peers != nil {
 		h.waiting = r.peers.world.Waiting() > 0
 	}
 	return h

@@ -132,6 +132,9 @@ func (t *trainer) run(ctx context.Context, src dataset.Source) error {
 	if _, err := newWatch(&t.opt, t.c.Rank(), regression(t.m)); err != nil {
 		return err
 	}
+	if t.c.local != nil {
+		t.c.local.terms = t.opt.terms()
+	}
 	if err := t.c.meet(ctx); err != nil {
 		return err
 	}

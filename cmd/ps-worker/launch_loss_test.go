@@ -100,7 +100,7 @@ func (r *running) wait() report {
 func TestJobOutlivesDeadAndSleepingWorkers(t *testing.T) {
 	t.Parallel()
 	bin, data := build(t), clickData(t)
-	for mode, servers := range map[string]string{"allreduce": "0"} {
+	for mode, servers := range map[string]string{"allreduce": "0", "hybrid": "1"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			r := underway(t, bin, []string{"--servers", servers}, []string{"--data", data, "--epochs", "14", "--batch", "64", "--mode", mode})

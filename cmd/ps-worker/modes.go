@@ -42,7 +42,7 @@ func modeFlags() []cli.Flag {
 			Name: "rendezvous", EnvVars: env("rendezvous"),
 			Usage: "`ADDR` where workers that sum gradients meet, if it is not at rank 0: launch says it",
 		},
-		&cli.IntFlag{Name: "max-rebuilds", Value: worker.DefaultMaxRebuilds, Usage: "allreduce: how often the others go on without a worker that is lost", EnvVars: env("max-rebuilds")},
+		&cli.IntFlag{Name: "max-rebuilds", Value: worker.DefaultMaxRebuilds, Usage: "allreduce and hybrid: how often the others go on without a worker that is lost", EnvVars: env("max-rebuilds")},
 	}
 }
 
@@ -77,9 +77,6 @@ func (j *job) mode() (err error) {
 	}
 	if cfg.Mode == worker.AllReduce && (len(c.StringSlice("servers")) > 0 || c.Int("embedded") > 0) {
 		return program.Usage("--mode allreduce has no servers: leave --servers and --embedded out, and give launch --servers 0")
-	}
-	if cfg.Mode == worker.Hybrid && c.IsSet("max-rebuilds") {
-		return program.Usage("--max-rebuilds is for --mode allreduce: a hybrid job ends when a worker is lost")
 	}
 	return j.meet(c.Context)
 }

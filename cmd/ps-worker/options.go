@@ -61,7 +61,7 @@ func (j *job) training() (worker.TrainOptions, error) {
 		}
 		o.KeepBest = c.String("save")
 	}
-	if o.EvalEvery > 0 && (j.cfg.Rank == 0 || j.cfg.Mode == worker.AllReduce) { // there another may be rank 0 one day
+	if o.EvalEvery > 0 && (j.cfg.Rank == 0 || j.cfg.Mode != worker.PS) { // there another may be rank 0 one day
 		o.EvalOn = j.test
 	}
 	var err error

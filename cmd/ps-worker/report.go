@@ -70,7 +70,7 @@ func (j *job) report(ctx context.Context, client *worker.Client, m worker.Model,
 	switch {
 	case client.Rank() == 0:
 		err = j.judge(ctx, client, m, &r)
-	case j.cfg.Mode == worker.AllReduce: // launch compares
+	case j.cfg.Mode == worker.AllReduce, j.cfg.Mode == worker.Hybrid && os.Getenv(reportDirEnv) != "": // launch compares
 		r.Digest, err = client.Digest(ctx)
 	}
 	if err != nil {
