@@ -34,6 +34,7 @@ var arrows = []string{
 	"p2p/shm/memfd",
 	"p2p/shm p2p p2p/shm/memfd",
 	"p2p/shm/region p2p p2p/shm/memfd",
+	"p2p/tcp p2p internal/vec",
 	"p2p/+ p2p p2p/hccl/+",
 	"compress internal/vec",
 	"checkpoint ps/layout compress",

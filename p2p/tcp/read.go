@@ -3,9 +3,9 @@ package tcp
 import (
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 
+	"hcclps/internal/vec"
 	"hcclps/p2p"
 )
 
@@ -86,7 +86,7 @@ func take(r *source, h header, piece []byte) error {
 			return fmt.Errorf("receive message %d: %d of %d bytes: %w: %w", h.seq, done, len(piece), p2p.ErrPeer, err)
 		}
 		if h.kind == kindData {
-			sum = crc32.Update(sum, castagnoli, part)
+			sum = vec.CRC32C(sum, part)
 		}
 	}
 	if sum != h.sum {

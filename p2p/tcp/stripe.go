@@ -2,9 +2,9 @@ package tcp
 
 import (
 	"fmt"
-	"hash/crc32"
 	"net"
 
+	"hcclps/internal/vec"
 	"hcclps/p2p"
 )
 
@@ -66,7 +66,7 @@ func (c *Comm) next() (p piece, ok bool) {
 func (c *Comm) head(b []byte, p piece) []byte {
 	h := header{kind: kindRaw, rank: c.rank, seq: p.seq, at: uint64(p.at), size: uint32(len(p.buf)), eager: p.eager}
 	if c.sums {
-		h.kind, h.sum = kindData, crc32.Checksum(p.buf, castagnoli)
+		h.kind, h.sum = kindData, vec.CRC32C(0, p.buf)
 	}
 	return appendHeader(b, h)
 }
