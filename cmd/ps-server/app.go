@@ -11,6 +11,9 @@ func app() *cli.App {
 	return &cli.App{
 		Name:     "ps-server",
 		Usage:    "a Raft-replicated parameter server",
-		Commands: []*cli.Command{serveCommand(), statusCommand(), checkpointCommand(), certsCommand(), doctor.Command(true, serveCommand().Flags), program.VersionCommand()},
+		Commands: []*cli.Command{
+			serveCommand(), statusCommand(), tablesCommand(), rowCommand(), checkpointCommand(), certsCommand(),
+			doctor.Command(true, serveCommand().Flags), program.VersionCommand(),
+		},
 	}
 }

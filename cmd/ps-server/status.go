@@ -24,11 +24,9 @@ func statusCommand() *cli.Command {
 		Name:  "status",
 		Usage: "show servers, groups, jobs, what carries bulk and why, and who waits for whom",
 		Flags: slices.Concat([]cli.Flag{
-			&cli.StringSliceFlag{Name: "servers", Value: cli.NewStringSlice("127.0.0.1:7000"), Usage: "addresses to ask", EnvVars: program.Env("servers")},
-			&cli.StringFlag{Name: "cluster", Value: "hcclps", Usage: "`NAME` of the cluster", EnvVars: program.Env("cluster")},
 			&cli.BoolFlag{Name: "waiting", Usage: "show who waits for whom, and since when"},
 			&cli.BoolFlag{Name: "json", Usage: "for machines"},
-		}, program.NetworkFlags(), program.ConfigFlags()),
+		}, askFlags()),
 		Action: showStatus,
 	}
 }
@@ -56,20 +54,27 @@ func showStatus(c *cli.Context) error {
 }
 
 func ask(c *cli.Context) ([]program.ServerView, error) {
-	network, err := program.Network(c, c.String("cluster"), nil)
-	if err != nil {
-		return nil, err
-	}
-	client, err := link.NewClient(link.Config{Network: network, Pair: backend.Pair, Cluster: c.String("cluster"), ID: "ps-server status"})
+	client, err := askingClient(c)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(c.Context, 10*time.Second)
-	ended := make(chan error, 1)
-	go func() { ended <- client.Run(ctx) }()
-	views := program.Statuses(ctx, client, c.StringSlice("servers"), c.Bool("waiting"))
-	cancel()
-	return views, <-ended
+	defer cancel()
+	var views []program.ServerView
+	err = running(ctx, client, func(ctx context.Context) error {
+		views = program.Statuses(ctx, client, c.StringSlice("servers"), c.Bool("waiting"))
+		return nil
+	})
+	return views, err
+}
+
+// askingClient is a client of the cluster that askFlags name.
+func askingClient(c *cli.Context) (*link.Client, error) {
+	network, err := program.Network(c, c.String("cluster"), nil)
+	if err != nil {
+		return nil, err
+	}
+	return link.NewClient(link.Config{Network: network, Pair: backend.Pair, Cluster: c.String("cluster"), ID: "ps-server status"})
 }
 
 func render(w io.Writer, views []program.ServerView, waiting bool) error {
