@@ -111,6 +111,10 @@ func newLauncher(c *cli.Context) (*launcher, error) {
 	if err := l.withoutServers(); err != nil {
 		return nil, err
 	}
+	most, err := l.restarts()
+	if err != nil {
+		return nil, err
+	}
 	log, err := program.Logger(c)
 	if err != nil {
 		return nil, err
@@ -159,9 +163,7 @@ func newLauncher(c *cli.Context) (*launcher, error) {
 		return nil, err
 	}
 	l.procs = newProcesses(c.App.Writer, c.App.ErrWriter, log)
-	if l.procs.most, err = l.restarts(); err != nil {
-		return nil, err
-	}
+	l.procs.most = most
 	l.procs.env = shareVariable(cpuShare(os.Environ(), runtime.GOMAXPROCS(0), len(l.addrs)+c.Int("workers")))
 	return l, l.findToken()
 }

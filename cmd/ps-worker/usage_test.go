@@ -63,7 +63,7 @@ func TestMistakesAreNamedWithTheNearestValidName(t *testing.T) {
 		{train("--delay", "1"), 2, []string{"--delay 1", "--mode allreduce"}},
 		{[]string{"train", "--data", data, "--mode", "allreduce", "--algo", "allreduce=circle"}, 2, []string{"--algo", "circle"}},
 		{[]string{"train", "--data", data, "--mode", "allreduce", "--sync", "asp"}, 2, []string{"--sync asp", "in step"}},
-		{[]string{"train", "--data", data, "--mode", "allreduce", "--resume"}, 2, []string{"--resume", "--load"}},
+		{[]string{"train", "--data", data, "--mode", "allreduce", "--resume"}, 2, []string{"--resume", "--checkpoint-dir"}},
 		{[]string{"train", "--data", data, "--mode", "hybrid", "--embedded", "1", "--max-rebuilds", "-1"}, 2, []string{"--max-rebuilds -1"}},
 		{[]string{"launch", "--servers", "0", "--shards", "8", "--", "true"}, 2, []string{"--shards", "--servers 0"}},
 		{[]string{"launch", "--max-rebuilds", "-1", "--", "true"}, 2, []string{"--max-rebuilds -1"}},
