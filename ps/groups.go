@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 	"golang.org/x/sync/errgroup"
 
+	"hcclps/ps/cold"
 	"hcclps/ps/corrupt"
 	"hcclps/ps/layout"
 	"hcclps/ps/meta"
@@ -25,6 +26,7 @@ type groups struct {
 	meta   *meta.Group // nil if it is elsewhere
 	shards map[uint32]*shard.Group
 	ids    []uint32 // of all of them, ascending
+	memory *table.Memory
 }
 
 // parts are what a replica is made of.
@@ -54,6 +56,7 @@ func (s *Server) work(ctx context.Context) error {
 	for _, sh := range g.shards {
 		run.Go(func() error { return sh.Run(ctx) })
 	}
+	run.Go(func() error { return s.cold.Run(ctx) })
 	run.Go(func() error { <-ctx.Done(); return ctx.Err() })
 	run.Go(func() error { return s.begin(ctx) })
 	return run.Wait()
@@ -72,8 +75,15 @@ func (s *Server) openGroups() (*groups, error) {
 	if err != nil {
 		return nil, err
 	}
-	budget, copies := shard.NewBudget(mem.inbox), table.NewBudget(mem.copies)
-	g := &groups{shards: map[uint32]*shard.Group{}}
+	rows := table.NewMemory(mem.tables())
+	if s.cold, err = cold.Open(cold.Config{Dir: filepath.Join(s.cfg.Dir, "cold"), Memory: rows, Logger: s.log}); err != nil {
+		return nil, err
+	}
+	with := shard.Config{
+		Self: s.self.ID, Layout: s.Layout, Budget: shard.NewBudget(mem.inbox), CopyBudget: table.NewBudget(mem.copies), Memory: rows, Cold: s.cold.Table,
+		Heartbeat: s.cfg.Heartbeat, Logger: s.log, Trace: s.cfg.Trace, Bugs: s.cfg.Bugs, Refuse: s.disk.Refuse,
+	}
+	g := &groups{memory: rows, shards: map[uint32]*shard.Group{}}
 	var errs []error
 	for id := range f.Groups() {
 		if !slices.Contains(f.Replicas(id), s.self.ID) {
@@ -83,7 +93,7 @@ func (s *Server) openGroups() (*groups, error) {
 		if id == layout.MetaGroup {
 			g.meta, err = s.openMeta(f)
 		} else {
-			g.shards[id], err = s.openShard(f, id, logRoot, inMemory, budget, copies)
+			g.shards[id], err = s.openShard(f, id, logRoot, inMemory, with)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("group %d: %w", id, err))
@@ -154,11 +164,8 @@ func (s *Server) openMeta(f formation) (*meta.Group, error) {
 	}))
 }
 
-func (s *Server) openShard(f formation, id uint32, logRoot string, inMemory bool, budget *shard.Budget, copies *table.Budget) (*shard.Group, error) {
-	cfg := shard.Config{
-		Group: id, Self: s.self.ID, Layout: s.Layout, Budget: budget, CopyBudget: copies,
-		Heartbeat: s.cfg.Heartbeat, Logger: s.log, Trace: s.cfg.Trace, Bugs: s.cfg.Bugs, Refuse: s.disk.Refuse,
-	}
+func (s *Server) openShard(f formation, id uint32, logRoot string, inMemory bool, cfg shard.Config) (*shard.Group, error) {
+	cfg.Group = id
 	if s.checkpoints != nil {
 		cfg.Folder, cfg.Rate = s.checkpoints, s.cfg.Checkpoint.rate()
 	}

@@ -55,9 +55,15 @@ func (s *Server) memory(f formation, self string) (shares, error) {
 	return m, nil
 }
 
+// minTables is what tables may use at least.
+const minTables = 16 << 20
+
+// tables is what is left for tables.
+func (m shares) tables() int64 { return max(minTables, m.limit-m.log-m.inbox-m.copies) }
+
 // say tells how memory is meant to be used.
 func (m shares) say(log *slog.Logger) {
-	log.Info("memory: peak = tables + log + inbox + copies", "limit", m.limit, "given", m.given, "log", m.log, "inbox", m.inbox, "copies", m.copies, "left_for_tables", m.limit-m.log-m.inbox-m.copies)
+	log.Info("memory: peak = tables + log + inbox + copies", "limit", m.limit, "given", m.given, "log", m.log, "inbox", m.inbox, "copies", m.copies, "left_for_tables", m.tables())
 }
 
 // under says whether a path is inside a folder.

@@ -30,6 +30,7 @@ import (
 	"hcclps/checkpoint"
 	"hcclps/p2p/backend"
 	"hcclps/p2p/link"
+	"hcclps/ps/cold"
 	"hcclps/ps/layout"
 	"hcclps/ps/raftlog"
 	"hcclps/ps/rafttransport"
@@ -53,6 +54,7 @@ type Server struct {
 	server *link.Server
 	mux    *rafttransport.Mux
 	disk   *disk
+	cold   *cold.Store // rows that memory has no room for
 
 	checkpoints *checkpoint.Store // nil: none are made
 
@@ -290,6 +292,9 @@ func (s *Server) close() error {
 	s.logs = nil
 	if s.checkpoints != nil {
 		errs = append(errs, s.checkpoints.Close())
+	}
+	if s.cold != nil {
+		errs = append(errs, s.cold.Close())
 	}
 	errs = append(errs, s.store.Close())
 	if err := errors.Join(errs...); err != nil {

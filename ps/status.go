@@ -28,6 +28,7 @@ func (s *Server) Status(waiting bool) wire.ServerStatus {
 		return out
 	}
 	out.ID = s.self.ID
+	out.Memory = s.memoryStatus(g)
 	for _, id := range g.ids {
 		var gs wire.GroupStatus
 		if id == layout.MetaGroup {
@@ -40,6 +41,17 @@ func (s *Server) Status(waiting bool) wire.ServerStatus {
 		}
 		gs.Group = id
 		out.Groups = append(out.Groups, gs)
+	}
+	return out
+}
+
+// memoryStatus is the memory of the tables here.
+func (s *Server) memoryStatus(g *groups) wire.MemoryStatus {
+	st := s.cold.Stats()
+	out := wire.MemoryStatus{Limit: g.memory.Limit(), Used: g.memory.Used(), Disk: st.Disk + st.Vlog, Read: st.Read, Written: st.Written}
+	for _, sh := range g.shards {
+		rows, misses := sh.Cold()
+		out.ColdRows, out.Misses = out.ColdRows+rows, out.Misses+misses
 	}
 	return out
 }

@@ -49,7 +49,8 @@ func (t *tab) status() wire.TableStatus {
 	rows := t.Rows.Stats()
 	st := wire.TableStatus{
 		ID: t.Spec.ID, Name: t.Spec.Name, Dim: t.Spec.Dim, Shape: t.Spec.Shape, Admit: t.Spec.Admit.String(), Evict: t.Spec.Evict.String(),
-		Rows: rows.Rows, Bytes: rows.Bytes, Admitted: uint64(rows.Rows) + t.Kept.Evicted, Refused: t.Kept.Refused, Evicted: t.Kept.Evicted,
+		Rows: rows.Rows, Bytes: rows.Bytes, ColdRows: rows.Cold.Rows, ColdBytes: rows.Cold.Bytes, Looked: rows.Cold.Looked, Misses: rows.Cold.Misses,
+		Admitted: uint64(rows.Rows) + t.Kept.Evicted, Refused: t.Kept.Refused, Evicted: t.Kept.Evicted,
 	}
 	if t.Seen != nil {
 		seen := t.Seen.Stats()

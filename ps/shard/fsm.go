@@ -43,12 +43,17 @@ func (g *Group) apply(ctx context.Context, p *prepared, index, term uint64) any 
 	span := g.applying(p)
 	defer span.End()
 	g.reserve(ctx, p)
+	g.warmEntry(ctx, p)
 	g.views.settle() // most of them before the lock is taken
 	g.mu.Lock()
 	g.views.settle()
 	answers, err := g.state.apply(p, index, term)
 	if err == nil {
+		err = g.state.fault()
+	}
+	if err == nil {
 		g.cut()
+		g.lookAtMemory()
 	}
 	g.mu.Unlock()
 	if err != nil {

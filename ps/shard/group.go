@@ -37,6 +37,8 @@ type Config struct {
 	CopyBudget *table.Budget        // copies for snapshots, shared by the tables of a server; nil: one of its own
 	Folder     Folder               // where checkpoints are written; nil: nowhere
 	Rate       int64                // bytes a second of a checkpoint; 0: no bound
+	Memory     *table.Memory        // of tables, shared by those of a server; nil: nobody counts
+	Cold       func() table.Cold    // makes the store of an embedding's rows that Memory has no room for; nil: all stay there
 	Refuse     func() string        // why no push can be taken now, "" = it can; nil: never
 	Heartbeat  time.Duration        // default 300 ms
 	Logger     *slog.Logger         // nil = discard
@@ -113,6 +115,7 @@ type Group struct {
 	dups     counters
 	last     lastSnapshot
 	tracks   tracks
+	tight    chan struct{} // memory is short
 	saving   *saving
 
 	mu      sync.RWMutex
@@ -139,7 +142,8 @@ func New(cfg Config) (*Group, error) {
 		cfg: cfg, scratch: cfg.Log == nil, maxEntry: maxPart,
 		inbox: newInbox(cfg.Budget), memory: cfg.Budget.memory, fresh: newBarriers(), changed: make(chan struct{}),
 		tracks: newTracks(cfg.Trace, cfg.Group), saving: newSaving(),
-		state: NewState(StateConfig{HashSeed: cfg.Layout().HashSeed, CopyBudget: cfg.CopyBudget, Alone: cfg.Log == nil, Bugs: cfg.Bugs}),
+		state: NewState(StateConfig{HashSeed: cfg.Layout().HashSeed, CopyBudget: cfg.CopyBudget, Memory: cfg.Memory, Cold: cfg.Cold, Alone: cfg.Log == nil, Bugs: cfg.Bugs}),
+		tight: make(chan struct{}, 1),
 	}
 	if g.scratch {
 		g.log = newScratch(g)
@@ -170,6 +174,7 @@ func (g *Group) Run(ctx context.Context) error {
 	wg.Go(func() { g.fresh.run(ctx, g.log) })
 	wg.Go(func() { g.save(ctx) })
 	wg.Go(func() { g.tellTime(ctx) })
+	wg.Go(func() { g.cool(ctx) })
 	err := g.log.Run(ctx)
 	cancel()
 	wg.Wait()
@@ -204,8 +209,8 @@ func (g *Group) elsewhere() wire.Answer {
 
 // refuses says why the server takes no push now, or nothing.
 func (g *Group) refuses() string {
-	if g.cfg.Refuse == nil {
-		return ""
+	if why := g.overfull(); why != "" || g.cfg.Refuse == nil {
+		return why
 	}
 	return g.cfg.Refuse()
 }

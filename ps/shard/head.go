@@ -2,9 +2,11 @@ package shard
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 
 	"hcclps/ps/table"
 	"hcclps/ps/wire"
@@ -144,13 +146,21 @@ func unpackPage(v uint64) (slot uint32, id table.PageID) {
 	}
 }
 
+// loadPage restores one page of a table that nobody else knows yet, and makes room for the next.
+func loadPage(rows *table.Table, id table.PageID, data []byte) error {
+	if err := rows.Load(id, data); err != nil || !rows.Tight() {
+		return err
+	}
+	return rows.Cool(context.Background(), new(sync.RWMutex))
+}
+
 // load restores one page.
 func (s *State) load(page uint64, data []byte) error {
 	slot, id := unpackPage(page)
 	for _, name := range s.names() {
 		for _, t := range s.jobs[name].stores() {
 			if t.slot == slot {
-				return t.rows.Load(id, data)
+				return loadPage(t.rows, id, data)
 			}
 		}
 	}

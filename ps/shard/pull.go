@@ -98,6 +98,10 @@ func (g *Group) pull(ctx context.Context, m *wire.Pull, bodyLen int, r Request) 
 			return
 		}
 	}
+	if err := g.warm(ctx, m.Job, sections); err != nil {
+		g.reply(r, wire.Answer{Status: wire.Busy, Detail: fmt.Sprintf("pull of step %d: %v", m.Step, err)})
+		return
+	}
 	patience := time.NewTimer(sayAfter)
 	defer patience.Stop()
 	for {
@@ -149,20 +153,26 @@ func (g *Group) tryPull(ctx context.Context, m *wire.Pull, sections []wire.Secti
 		a = g.look(m, sections, v)
 		a.Waited = waited
 	}
-	if v.size >= viewBytes {
+	large := v.size >= viewBytes && !v.spills()
+	if large {
 		g.views.enter(v)
 		defer g.views.leave(v)
 	} else {
 		v.settle()
 	}
 	a.Term, a.Index = g.state.Applied()
+	fault := g.state.fault()
 	g.mu.RUnlock()
+	if fault != nil {
+		g.log.Fail(fault)
+		a = wire.Answer{Status: wire.Busy, Detail: fault.Error()}
+	}
 	if !leader {
 		a.Leader = g.log.Status().Leader // whom to ask next time
 	}
 	switch {
 	case a.Status != wire.OK:
-	case v.size >= viewBytes:
+	case large:
 		g.said(r.ReplyFrom(wire.AppendAnswer(nil, a), v))
 		return true, nil
 	default:

@@ -15,8 +15,10 @@ import (
 // the same on every replica.
 type StateConfig struct {
 	HashSeed   uint64
-	CopyBudget *table.Budget // nil: one of its own
-	Alone      bool          // there is no replica to compare with: the digest leaves rows out
+	CopyBudget *table.Budget     // nil: one of its own
+	Memory     *table.Memory     // of tables; nil: nobody counts
+	Cold       func() table.Cold // makes the store of an embedding's rows that are cold; nil: none are
+	Alone      bool              // there is no replica to compare with: the digest leaves rows out
 	Bugs       Bugs
 }
 

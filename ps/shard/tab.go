@@ -21,7 +21,7 @@ type tab struct {
 
 // newTab makes an empty table.
 func newTab(spec wire.Table, slot uint32, cfg StateConfig) (*tab, error) {
-	t, err := update.New(spec, update.Config{HashSeed: cfg.HashSeed, Budget: cfg.CopyBudget})
+	t, err := update.New(spec, update.Config{HashSeed: cfg.HashSeed, Budget: cfg.CopyBudget, Memory: cfg.Memory, Cold: cfg.Cold})
 	if err != nil {
 		return nil, err
 	}

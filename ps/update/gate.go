@@ -23,10 +23,10 @@ func newGate(spec *wire.Table, cfg Config) (gate, *table.Table, error) {
 	case wire.AdmitProb:
 		return chance{limit: limitOf(a.P), seed: spec.Seed}, nil, nil
 	case wire.AdmitCount:
-		seen, err := table.New(table.Spec{Dim: 1, HashSeed: cfg.HashSeed, Budget: cfg.Budget})
+		seen, err := table.New(table.Spec{Dim: 1, HashSeed: cfg.HashSeed, Budget: cfg.Budget, Memory: cfg.Memory})
 		return &counted{seen: seen, least: float32(a.Count)}, seen, err
 	case wire.AdmitBloom:
-		seen, err := table.New(table.Spec{Dim: blockFloats, HashSeed: cfg.HashSeed, Budget: cfg.Budget})
+		seen, err := table.New(table.Spec{Dim: blockFloats, HashSeed: cfg.HashSeed, Budget: cfg.Budget, Memory: cfg.Memory})
 		return &bloom{seen: seen, least: uint8(a.Count), bits: uint(a.Bits), hashSeed: cfg.HashSeed}, seen, err
 	default:
 		return nil, nil, nil

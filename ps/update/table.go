@@ -27,8 +27,10 @@ const (
 
 // Config is what a table must know that its description does not say.
 type Config struct {
-	HashSeed uint64        // of the partition function
-	Budget   *table.Budget // of copies for captures; nil: one of its own
+	HashSeed uint64            // of the partition function
+	Budget   *table.Budget     // of copies for captures; nil: one of its own
+	Memory   *table.Memory     // counts the bytes of tables; nil: nobody does
+	Cold     func() table.Cold // makes the store of rows of an embedding that Memory has no room for; nil: all stay there
 }
 
 // Table is a table with its optimizer.
@@ -76,10 +78,14 @@ func New(spec wire.Table, cfg Config) (*Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("table %q: %w", spec.Name, err)
 	}
-	dim := int(spec.Dim)
+	dim, cold := int(spec.Dim), cfg.Cold
+	if spec.Shape != nil {
+		cold = nil // all of a dense tensor is used in each step
+	}
 	rows, err := table.New(table.Spec{
 		Dim: dim, Slots: rule.Slots(dim), SlotInit: rule.SlotInit(dim),
 		Init: ini, Seed: spec.Seed, HashSeed: cfg.HashSeed, Budget: cfg.Budget,
+		Memory: cfg.Memory, Cold: cold,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("table %q: %w", spec.Name, err)

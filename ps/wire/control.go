@@ -149,6 +149,18 @@ type ServerStatus struct {
 	Bytes   int64         `json:"bytes"` // of tables
 	Groups  []GroupStatus `json:"groups"`
 	Pairs   []PairStatus  `json:"pairs,omitempty"`
+	Memory  MemoryStatus  `json:"memory"`
+}
+
+// MemoryStatus is the memory of a server's tables, and what of them is outside.
+type MemoryStatus struct {
+	Limit    int64 `json:"limit"`     // bytes meant for tables
+	Used     int64 `json:"used"`      // bytes of tables, and of the cold store
+	ColdRows int64 `json:"cold_rows"` // in the cold store
+	Disk     int64 `json:"disk"`      // bytes of the cold store, as of the last minute
+	Misses   int64 `json:"misses"`    // pieces of tables that were asked for and cold
+	Read     int64 `json:"read"`      // bytes of them read
+	Written  int64 `json:"written"`   // bytes of them written
 }
 
 // PairStatus is what carries the bulk of a pair that was made with this server, one of the latest, and why.
@@ -202,6 +214,10 @@ type TableStatus struct {
 	Evicted      uint64   `json:"evicted"`                 // rows
 	Waiting      int64    `json:"waiting,omitempty"`       // keys with sightings and without a row; of a Bloom filter its blocks
 	WaitingBytes int64    `json:"waiting_bytes,omitempty"` // of what admission remembers
+	ColdRows     int64    `json:"cold_rows,omitempty"`     // of Rows, in the cold store
+	ColdBytes    int64    `json:"cold_bytes,omitempty"`    // of them there; not in Bytes
+	Looked       int64    `json:"looked,omitempty"`        // keys that were looked for while rows were cold
+	Misses       int64    `json:"misses,omitempty"`        // pieces of the table (up to 8 rows) that were looked for and cold
 }
 
 // WorkerStatus is a worker on a replica.
