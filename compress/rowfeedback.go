@@ -134,6 +134,9 @@ func (f *RowFeedback) Dropped() uint64 { return f.dropped }
 // Norm is the length of all residuals as one vector.
 func (f *RowFeedback) Norm() float64 { return Norm(f.rest) }
 
+// LastNorm is the length of the residuals of the rows of the last frame, as one vector.
+func (f *RowFeedback) LastNorm() float64 { return Norm(f.sum) }
+
 // Residuals are copies of the keys that have one, ascending, and of their residuals.
 func (f *RowFeedback) Residuals() (keys []uint64, rows []float32) {
 	keys = make([]uint64, 0, len(f.at))

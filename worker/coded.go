@@ -18,11 +18,15 @@ func (r *replica) coded(step uint64, own []wire.Section) ([]wire.Section, error)
 			continue
 		}
 		if err == nil {
+			r.agreed(k)
 			own[i].Values, err = r.coders.check(k, s.Keys, s.Values)
 		}
 		if err != nil {
 			return nil, err
 		}
+	}
+	for _, t := range q.tensors {
+		r.agreed(t.coder)
 	}
 	if own, err = q.pack(r.coders, step, own); err != nil {
 		return nil, err
@@ -40,6 +44,7 @@ func (r *replica) coded(step uint64, own []wire.Section) ([]wire.Section, error)
 		if err != nil {
 			return nil, err
 		}
+		r.coders.look(k, step, s.Values)
 		r.counters.pushedRaw.Add(uint64(wire.SectionSize(len(s.Keys), s.Dim) - wire.CodedSize(len(own[i].Code))))
 	}
 	return own, nil
@@ -71,5 +76,6 @@ func (r *replica) exchangeCodes(ctx context.Context, o *round) error {
 			return nil
 		}
 	}
+	r.codec = o.heads[0].codec
 	return r.squeeze.exchange(ctx, r.peers, r.coders, o.heads[0].step)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"log/slog"
 	"slices"
 
 	"hcclps/compress"
@@ -16,20 +17,24 @@ import (
 type coders struct {
 	worker string
 	seed   uint64
+	log    *slog.Logger
 	rank   func() int
-	tables map[uint32]*coder // by id
-	waits  map[string]kept   // residuals of tables that are not there yet, by name; see ofSums
+	choice []compress.Candidate // of auto, measured; nil: not yet
+	tables map[uint32]*coder    // by id
+	waits  map[string]kept      // residuals of tables that are not there yet, by name; see ofSums
 }
 
-func newCoders(worker string, seed uint64, rank func() int) *coders {
-	return &coders{worker: worker, seed: seed, rank: rank, tables: map[uint32]*coder{}, waits: map[string]kept{}}
+func newCoders(cfg Config, rank func() int) *coders {
+	return &coders{worker: cfg.Worker, seed: cfg.Seed, log: cfg.Logger, rank: rank, tables: map[uint32]*coder{}, waits: map[string]kept{}}
 }
 
 // coder is that of one table.
 type coder struct {
 	spec  wire.Table
 	codec compress.Codec
-	warm  []compress.Codec      // of the first steps, and then of all; none: it is always the same
+	warm  []compress.Codec // of the first steps, and then of all; none: it is always the same
+	auto  *compress.Auto   // chooses the codec; nil: the table says which
+	watch watchdog
 	dense *compress.Feedback    // of a dense tensor
 	rows  *compress.RowFeedback // of an embedding table
 	back  *compress.Feedback    // of sums of a dense tensor; nil: none are coded
@@ -58,6 +63,9 @@ func (c *coders) of(t *wire.Table) (*coder, error) {
 		c.put(k)
 	}
 	k, err := newCoder(t)
+	if err == nil && t.Compress == update.Auto {
+		k.auto, err = c.chooser()
+	}
 	if err == nil {
 		err = c.restored(k)
 	}
@@ -69,7 +77,11 @@ func (c *coders) of(t *wire.Table) (*coder, error) {
 }
 
 func newCoder(t *wire.Table) (*coder, error) {
-	codec, err := compress.Parse(t.Compress)
+	name := t.Compress
+	if name == update.Auto {
+		name = compress.None.String() // to begin with
+	}
+	codec, err := compress.Parse(name)
 	if err != nil {
 		return nil, err
 	}

@@ -78,3 +78,16 @@ func codecName(s string) (string, error) {
 	}
 	return c.String(), nil
 }
+
+// Automatic says whether the codec of some table is chosen by what is measured: then two runs need not have the same bits.
+func (c Compression) Automatic() bool {
+	if c.All == update.Auto {
+		return true
+	}
+	for _, name := range c.Tables {
+		if name == update.Auto {
+			return true
+		}
+	}
+	return false
+}

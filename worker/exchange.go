@@ -44,6 +44,9 @@ func (r *replica) pack(c *commit) (head, error) {
 		return head{}, err
 	}
 	h := r.head(c)
+	if err == nil {
+		h.codec = r.propose(c.step, r.squeeze.raw/4)
+	}
 	body := r.send(own)
 	if r.peers.body = r.peers.body[:0]; err != nil {
 		h.refused, h.rows = true, 0

@@ -16,7 +16,7 @@ import (
 //	 8 u64 digest of tables        48 u64 rows of the loss
 //	16 u32 kind of a plan          56 u64 bytes of the body
 //	20 f32 rate of the plan        64 u8 flags: 1 the step is refused, and the body says why; 2 a worker waits to come in
-//	24 u64 step it is for          65 u8 bytes of the cursor, u8 0, u32 seconds since 1970
+//	24 u64 step it is for          65 u8 bytes of the cursor, u8 codec, u32 seconds since 1970
 //	32 u64 rows                    72 64 bytes, the cursor and zeros
 type head struct {
 	step    uint64
@@ -27,6 +27,7 @@ type head struct {
 	body    uint64
 	refused bool
 	waiting bool
+	codec   uint8 // of tables that leave the choice to workers: what rank 0 proposes for the next step, by its number in automatic
 	cursor  []byte
 	seconds uint32 // since 1970 by this worker's clock; that of rank 0 counts
 }
@@ -64,6 +65,7 @@ func (h *head) encode(b []byte) {
 		b[64] |= flagWaiting
 	}
 	le.PutUint32(b[67:], h.seconds)
+	b[66] = h.codec
 	b[65] = byte(copy(b[cursorAt:headSize], h.cursor))
 }
 
@@ -77,10 +79,10 @@ func decodeHead(b []byte) (head, error) {
 		plan: wire.Plan{Kind: wire.PlanKind(le.Uint32(b[16:])), Rate: math.Float32frombits(le.Uint32(b[20:])), T: le.Uint64(b[24:])},
 		rows: le.Uint64(b[32:]), loss: loss{math.Float64frombits(le.Uint64(b[40:])), int(le.Uint64(b[48:]))}, body: le.Uint64(b[56:]),
 		seconds: le.Uint32(b[67:]),
-		refused: b[64]&flagRefused != 0, waiting: b[64]&flagWaiting != 0,
+		refused: b[64]&flagRefused != 0, waiting: b[64]&flagWaiting != 0, codec: b[66],
 	}
 	n := int(b[65])
-	if b[64]&^(flagRefused|flagWaiting) != 0 || n > headSize-cursorAt || h.body > maxBody || h.rows > maxHeadRows || uint64(h.loss.rows) > maxHeadRows {
+	if b[64]&^(flagRefused|flagWaiting) != 0 || int(h.codec) >= len(automatic()) || n > headSize-cursorAt || h.body > maxBody || h.rows > maxHeadRows || uint64(h.loss.rows) > maxHeadRows {
 		return head{}, fmt.Errorf("%d rows, body of %d bytes, cursor of %d: %w", h.rows, h.body, n, errHead)
 	}
 	if n > 0 {

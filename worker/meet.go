@@ -22,6 +22,7 @@ import (
 // meet makes the parameters of all workers the same, before the first step of an epoch: those of the lowest rank that has most steps, or else has
 // loaded a model, go to all that have others. Then their digests are compared.
 func (r *replica) meet(ctx context.Context) error {
+	r.codec = 0
 	cards, err := r.introduce(ctx)
 	if err != nil {
 		return err

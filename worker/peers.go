@@ -28,8 +28,8 @@ type peers struct {
 	group  *collective.Group
 	fusion *collective.Fusion
 	halves map[p2p.DType]*collective.Fusion // of tensors that travel in 16 bits, by the type
-	memory io.Closer     // that the group shares with others of this host; nil: none
-	ended  chan struct{} // closed when the group's Run has ended; nil: it never ran
+	memory io.Closer                        // that the group shares with others of this host; nil: none
+	ended  chan struct{}                    // closed when the group's Run has ended; nil: it never ran
 
 	heads, bodies []byte // memory of exchanges
 	body          []byte

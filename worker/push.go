@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"hcclps/compress"
 	"hcclps/internal/trace"
 	"hcclps/p2p/link"
 	"hcclps/ps/layout"
@@ -174,6 +175,9 @@ func (p *push) addCoded(k *coder, err error, keys []uint64, values []float32, cu
 		return err
 	}
 	fresh := k.begin(p.step, len(p.bodies))
+	if fresh {
+		p.s.coders.choose(k, p.step, len(values), p.s.speed())
+	}
 	t := &k.spec
 	for b, at := range cut.positions {
 		if len(at) == 0 {
@@ -186,7 +190,16 @@ func (p *push) addCoded(k *coder, err error, keys []uint64, values []float32, cu
 		}
 		p.bodies[b].addCode(wire.Section{Table: t.ID, Dim: int(t.Dim), Rows: len(at), Code: k.codes[b]})
 	}
+	if fresh {
+		p.s.coders.look(k, p.step, values)
+	}
 	return nil
+}
+
+// speed is what was measured of the links to servers, by the answers to pulls.
+func (s *servers) speed() compress.Link {
+	m := s.link.Stats()
+	return compress.Link{Bandwidth: m.Bandwidth, Latency: m.Latency}
 }
 
 // under is how many parts a shard are under way: while some are applied and logged, others are on the wire. More would only

@@ -30,9 +30,10 @@ type replica struct {
 	reducer  update.Reducer
 	reader   update.Reducer // of coded bodies
 	coders   *coders
+	codec    uint8    // what rank 0 has proposed for tables that leave the codec to workers, by its number in automatic
 	squeeze  *squeeze // of the tables and workers there are; nil: not yet known
-	pending  *flight // the step on its way; nil: none
-	delay    uint64  // steps that reads may lag, and steps may be on their way when push returns
+	pending  *flight  // the step on its way; nil: none
+	delay    uint64   // steps that reads may lag, and steps may be on their way when push returns
 	early    departures
 	order    []uint32 // dense tensors that are summed by AllReduce, in the order in which that is done
 

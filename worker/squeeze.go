@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"time"
 
 	"hcclps/compress"
 	"hcclps/internal/vec"
@@ -20,11 +21,12 @@ import (
 // A parcel is u64 bytes, and as many bytes of sections. Parcels of an exchange are as long as the longest may be, which all workers know.
 type squeeze struct {
 	rank, size int
-	tensors    []*squeezed // ascending id
-	parts      []int       // most bytes of a parcel for each owner
-	out, in    []byte      // of the way there
-	sums, all  []byte      // of the way back
-	bytes, raw int         // of this worker's codes in the step, and of what they stand for
+	tensors    []*squeezed   // ascending id
+	parts      []int         // most bytes of a parcel for each owner
+	out, in    []byte        // of the way there
+	sums, all  []byte        // of the way back
+	bytes, raw int           // of this worker's codes in the step, and of what they stand for
+	link       compress.Link // as the last exchange has found it
 	reader     update.Reducer
 }
 
@@ -37,7 +39,11 @@ type squeezed struct {
 	given int                // workers that have given a gradient in this step
 }
 
-const parcelHead = 8
+const (
+	parcelHead = 8
+	// leastMeasured is the parcel from which on the time of an exchange says how fast the link is.
+	leastMeasured = 16 << 10
+)
 
 // squeezes says whether a table takes part: dense ones, with a codec that keeps enough back to need a residual. Halves travel as a type of their own: see fusionOf.
 func squeezes(t *wire.Table) bool {
@@ -147,6 +153,7 @@ func (q *squeeze) pack(c *coders, step uint64, own []wire.Section) (rest []wire.
 			parcels[owner] = wire.AppendSection(parcels[owner], wire.Section{Table: t.spec.ID, Dim: int(t.spec.Dim), Rows: len(rows), Code: t.codes[owner]})
 		}
 		if i >= 0 {
+			c.look(t.coder, step, own[i].Values)
 			own = slices.Delete(own, i, i+1)
 			q.raw += 4 * elements(&t.spec)
 		}
@@ -180,6 +187,7 @@ func (q *squeeze) exchange(ctx context.Context, p *peers, c *coders, step uint64
 	if len(q.tensors) == 0 {
 		return nil
 	}
+	began := time.Now()
 	part := len(q.out) / q.size
 	q.in = room(q.in, len(q.out))
 	if err := p.group.AlltoAll(p2p.Bytes(q.out), p2p.Bytes(q.in), p2p.Uint8).Wait(ctx); err != nil {
@@ -193,6 +201,9 @@ func (q *squeeze) exchange(ctx context.Context, p *peers, c *coders, step uint64
 	fillParcel(q.sums, sums)
 	if err := p.gather(ctx, q.sums, q.all); err != nil {
 		return err
+	}
+	if took := time.Since(began); took > 0 && part >= leastMeasured {
+		q.link.Bandwidth = float64(2*part*(q.size-1)) / took.Seconds()
 	}
 	q.reader.Reset()
 	for owner := range q.size {

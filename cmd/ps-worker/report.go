@@ -93,6 +93,8 @@ func (j *job) judge(ctx context.Context, client *worker.Client, m worker.Model, 
 	switch {
 	case j.cfg.Sync != worker.BSP && j.cfg.World > 1:
 		r.Irreproducible = "workers are not in step: --sync " + j.c.String("sync")
+	case j.cfg.Compress.Automatic():
+		r.Irreproducible = "codecs are chosen by what is measured: --compress " + j.c.String("compress")
 	case audit.Rebuilds > 0:
 		r.Irreproducible = fmt.Sprintf("workers were lost or came in: %d rebuilds", audit.Rebuilds)
 	case len(audit.Restarted) > 0:
