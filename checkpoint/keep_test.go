@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -415,6 +416,45 @@ func TestTablesComeAndGo(t *testing.T) {
 	write(2, 1, all, page(2))
 	write(3, 2, all[1:])
 	write(4, 3, []Table{all[2]}, page(2))
+	if _, err := s.Verify(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWholeDelta: who does not know what has changed gives all pages, and what the
+// base has beside is gone.
+func TestWholeDelta(t *testing.T) {
+	s := mustOpen(t, Config{Dir: t.TempDir()})
+	m := someModel(20, 1)
+	mustSave(t, s, 1, 0, 1, m, nil)
+	for i, id := range sorted(m.pages) {
+		if i%3 == 0 {
+			delete(m.pages, id)
+		}
+	}
+	w, err := s.Begin(t.Context(), Spec{ID: 2, Job: testJob, Group: 1, Shards: 1, Tables: twoTables(), Base: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range sorted(m.pages) {
+		if err := w.WritePage(t.Context(), Page{id, []byte(m.pages[id])}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.DropRest(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.WriteBlob(t.Context(), "head", strings.NewReader(m.blobs["head"])); err != nil {
+		t.Fatal(err)
+	}
+	part, err := w.Finish(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Commit(t.Context(), Manifest{ID: 2, Job: testJob, Step: m.step, Shards: 1, Tables: twoTables(), Base: &Base{ID: 1}, Parts: []Part{part}}); err != nil {
+		t.Fatal(err)
+	}
+	mustBe(t, s, 2, m)
 	if _, err := s.Verify(t.Context(), nil); err != nil {
 		t.Error(err)
 	}

@@ -174,6 +174,24 @@ func (w *Writer) Drop(id PageID) error {
 	return nil
 }
 
+// DropRest says that every page there is was given: those of the base that were
+// not are not there any more.
+func (w *Writer) DropRest() error {
+	if err := w.usable(); err != nil {
+		return err
+	}
+	given := slices.Clone(w.known.pages)
+	slices.SortFunc(given, func(a, b entry) int { return compareEntries(&a, &b) })
+	for i := range w.from.base.pages {
+		old := &w.from.base.pages[i]
+		_, there := slices.BinarySearchFunc(given, old, func(a entry, b *entry) int { return compareEntries(&a, b) })
+		if !there && !old.gone() {
+			w.known.pages = append(w.known.pages, entry{table: old.table, page: old.page, place: place{pack: noPack}})
+		}
+	}
+	return nil
+}
+
 // WriteBlob writes a named piece of opaque state, to its end. A name is used once
 // a part.
 func (w *Writer) WriteBlob(ctx context.Context, name string, r io.Reader) error {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"hcclps/checkpoint"
+	"hcclps/ps/raftgroup"
 	"hcclps/ps/table"
 	"hcclps/ps/wire"
 )
@@ -137,7 +138,7 @@ func (g *Group) take(j *job) error {
 	case old != nil && !old.over():
 		return fail(fmt.Errorf("checkpoint %d is being written", old.cut.ID))
 	case j.beyond():
-		return fail(fmt.Errorf("steps after %d were applied before this replica led the group", j.Cut.T))
+		return fail(fmt.Errorf("the leader of the group has changed, and steps after %d are applied", j.Cut.T))
 	}
 	if g.shot != nil {
 		g.shot.Release() // a capture is the only one of its table; the snapshot is taken later
@@ -228,7 +229,9 @@ func (g *Group) write(ctx context.Context, p *part) {
 	err := g.writePart(p.ctx, p)
 	if err != nil {
 		p.fail(cmp.Or(context.Cause(p.ctx), err))
-		g.clear(p)
+		if !errors.Is(context.Cause(ctx), raftgroup.ErrCrash) {
+			g.clear(p)
+		}
 		g.cfg.Logger.Warn("part of a checkpoint not written", "group", g.cfg.Group, "job", p.head.Job.Name, "checkpoint", p.cut.ID, "err", err)
 		return
 	}
@@ -274,6 +277,11 @@ func (g *Group) writePart(ctx context.Context, p *part) error {
 			return w.WritePage(ctx, checkpoint.Page{PageID: at, Data: data})
 		}, p.pages.lock)
 		if err != nil {
+			return err
+		}
+	}
+	if p.since == nil {
+		if err := w.DropRest(); err != nil {
 			return err
 		}
 	}
