@@ -1,80 +1,514 @@
 package ps_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"hcclps/checkpoint"
 	"hcclps/ps"
 	"hcclps/ps/layout"
+	"hcclps/ps/reach"
 	"hcclps/ps/restore"
 	"hcclps/ps/wire"
 )
 
-// target is a cluster as restore.Run sees it.
-type target struct{ c *cluster }
-
-func (t target) Layout() layout.Layout { return t.c.layout }
-
-func (t target) Meta(_ context.Context, kind wire.Kind, fields any, body []byte) (wire.Answer, []byte, error) {
-	head, err := wire.Control(kind, fields)
-	if err != nil {
-		return wire.Answer{}, nil, err
+// table is a table with optimizer slots, of which a job has a few hundred rows.
+func slotted() wire.Table {
+	return wire.Table{
+		Name: "rows", Dim: 4, Init: "uniform", InitParams: map[string]float64{"low": -1, "high": 1}, Seed: 5,
+		Optimizer: "adam", Params: map[string]float64{"lr": 0.1, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8}, NonFinite: "reject",
 	}
-	a, out := t.c.call(layout.MetaGroup, head, body)
-	return a, out, nil
 }
 
-func (t target) Shard(_ context.Context, group uint32, m wire.Message, body []byte) (wire.Answer, []byte, error) {
-	a, out := t.c.call(group, wire.Append(nil, m), body)
-	return a, out, nil
+// crowd is the workers of a bsp job on many rows.
+type crowd struct {
+	c       *cluster
+	workers []*session
+	params  wire.JobParams
 }
 
-func TestRestoreIntoAnotherCluster(t *testing.T) {
+// newCrowd opens them, or goes on with them.
+func newCrowd(c *cluster, world int) *crowd {
+	c.t.Helper()
+	w := &crowd{c: c, params: wire.JobParams{World: uint32(world), Parts: 1}}
+	for rank := range world {
+		w.workers = append(w.workers, c.open(fmt.Sprintf("w%d", rank), uint32(rank), w.params))
+	}
+	for _, s := range w.workers {
+		s.table = control[wire.Table](c, wire.KindTable, wire.TableRequest{
+			SessionRef: wire.SessionRef{Job: "j", Worker: s.name, Incarnation: s.inc}, Table: slotted(),
+		}).ID
+	}
+	return w
+}
+
+// step has all workers push a step, a function of its number and their ranks.
+func (w *crowd) step() {
+	w.c.t.Helper()
+	var pushes sync.WaitGroup
+	for _, s := range w.workers {
+		keys := map[uint32][]uint64{}
+		r := rand.New(rand.NewPCG(s.step, uint64(s.rank)))
+		for k := r.Uint64N(8); k < 700; k += 1 + r.Uint64N(24) {
+			keys[w.c.layout.Group(k)] = append(keys[w.c.layout.Group(k)], k)
+		}
+		for i := range w.c.layout.Shards {
+			group := layout.GroupOf(i)
+			pushes.Go(func() {
+				sec := wire.Section{Table: s.table, Dim: 4, Keys: keys[group]}
+				for _, k := range keys[group] {
+					for j := range 4 {
+						sec.Values = append(sec.Values, float32(math.Sin(float64(k*7+uint64(j)+s.step*13+uint64(s.rank)))))
+					}
+				}
+				m := &wire.Push{Target: s.target(group), Step: s.step, Parts: 1, Rows: 5, Cursor: binary.LittleEndian.AppendUint64(nil, s.step+1)}
+				w.c.message(group, m, wire.AppendSection(nil, sec))
+			})
+		}
+	}
+	pushes.Wait()
+	for _, s := range w.workers {
+		s.step++
+	}
+}
+
+// rows are all rows with their slots, by key.
+func (w *crowd) rows() map[uint64]string {
+	w.c.t.Helper()
+	out := map[uint64]string{}
+	for i := range w.c.layout.Shards {
+		g := layout.GroupOf(i)
+		_, body := w.c.message(g, &wire.Scan{Target: w.workers[0].target(g), Table: w.workers[0].table, First: true, Limit: 10_000})
+		rows, err := wire.DecodeRows(body)
+		if err != nil {
+			w.c.t.Fatal(err)
+		}
+		for _, r := range rows {
+			out[r.Key] = fmt.Sprint(r.Step, r.Sightings, r.Values)
+		}
+	}
+	return out
+}
+
+func (w *crowd) wantRows(what string, want map[uint64]string) {
+	w.c.t.Helper()
+	got := w.rows()
+	if len(got) != len(want) {
+		w.c.t.Errorf("%s: %d rows, want %d", what, len(got), len(want))
+	}
+	for key, v := range want {
+		if got[key] != v {
+			w.c.t.Errorf("%s: row %d is %s, want %s", what, key, got[key], v)
+			return
+		}
+	}
+}
+
+// reachable is the cluster as an operator finds it.
+func (c *cluster) reachable() *reach.Cluster { return reach.New(c.client, c.layout) }
+
+// bring restores the newest checkpoint of a folder.
+func (c *cluster) bring(ctx context.Context, dir string) (restore.Report, error) {
+	c.t.Helper()
+	ck, closing, err := restore.Source{Dir: dir}.Open(ctx, "")
+	if err != nil {
+		return restore.Report{}, err
+	}
+	report, err := restore.Run(ctx, restore.Config{From: ck, Dir: dir, To: c.reachable()})
+	return report, errors.Join(err, closing())
+}
+
+// shape is a number of shards and of servers.
+type shape struct{ shards, servers int }
+
+func (s shape) config(cfg *ps.Config) { cfg.Shards, cfg.LogBudget = s.shards, 4<<20 }
+
+// saveAs trains three steps on a cluster, keeps it before the last, and tells what was there.
+func saveAs(t *testing.T, s shape, dir string) (want map[uint64]string) {
+	c := newCluster(t, s.servers, func(_ int, cfg *ps.Config) {
+		s.config(cfg)
+		cfg.Checkpoint = ps.CheckpointConfig{Dir: dir, Rate: -1}
+	})
+	defer c.close()
+	c.startAll()
+	w := newCrowd(c, 2)
+	w.step()
+	p := c.save()
+	for w.workers[0].step < p.T {
+		w.step()
+	}
+	want = w.rows()
+	w.step()
+	c.committed(p.Checkpoint)
+	return want
+}
+
+// TestRestoreOnAnyShape saves on N shards and M servers and restores on others: rows, slots, clocks, records and cursors are the
+// same, and one more step has the same result. PROOF=full takes every pair of a save and a restore, else a few.
+func TestRestoreOnAnyShape(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := savingCluster(t, 3, nil)
-		c.startAll()
-		s := c.open("a", 0, bsp1)
-		for range 3 {
-			s.push()
+	var shapes []shape
+	for _, shards := range []int{1, 2, 4, 8} {
+		for _, servers := range []int{1, 2, 3, 5, 8} {
+			shapes = append(shapes, shape{shards, servers})
 		}
-		p := c.save()
-		for range 3 {
-			s.push()
-		}
-		c.saved(p.Checkpoint)
-		dir := c.config(0).Checkpoint.Dir
-		c.close()
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	pairs := 4
+	if os.Getenv("PROOF") == "full" {
+		pairs = len(shapes)
+	}
+	r.Shuffle(len(shapes), func(i, j int) { shapes[i], shapes[j] = shapes[j], shapes[i] })
+	for i := range pairs {
+		from, to := shapes[i], shapes[(i+1)%len(shapes)]
+		t.Run(fmt.Sprintf("%d shards on %d to %d on %d", from.shards, from.servers, to.shards, to.servers), func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "checkpoints")
+			synctest.Test(t, func(t *testing.T) {
+				want := saveAs(t, from, dir)
+				c := newCluster(t, to.servers, func(_ int, cfg *ps.Config) { to.config(cfg) })
+				defer c.close()
+				c.startAll()
+				report, err := c.bring(t.Context(), dir)
+				if err != nil {
+					t.Fatal(err)
+				}
+				w := newCrowd(c, 2)
+				if report.Rows != uint64(len(want)) || w.workers[1].step != report.Step {
+					t.Errorf("restored %+v, want %d rows; a worker goes on at step %d", report, len(want), w.workers[1].step)
+				}
+				w.wantRows("restored", want)
+				for _, s := range w.workers {
+					s.wantDuplicate()
+				}
+				w.step()
+				if _, err := c.bring(t.Context(), dir); err != nil {
+					t.Errorf("the same restore once more: %v", err)
+				}
+				next := w.rows()
+				if len(next) < len(want) || fmt.Sprint(next) == fmt.Sprint(want) {
+					t.Error("a step after the restore changed nothing")
+				}
+			})
+		})
+	}
+}
 
-		store, err := checkpoint.Open(checkpoint.Config{Dir: dir, Owner: "test"})
-		if err != nil {
-			t.Fatal(err)
+// wantDuplicate sends the last step again: it counts once.
+func (s *session) wantDuplicate() {
+	s.c.t.Helper()
+	for i := range s.c.layout.Shards {
+		g := layout.GroupOf(i)
+		a, _ := s.c.message(g, &wire.Push{Target: s.target(g), Step: s.step - 1, Parts: 1, Rows: 5})
+		if !a.Duplicate || a.Done != s.step {
+			s.c.t.Errorf("group %d: the last step sent again: %+v", g, a)
 		}
-		defer store.Close()
-		ck, err := store.Load(t.Context(), p.Checkpoint)
-		if err != nil {
-			t.Fatal(err)
+		f, _ := s.c.message(g, &wire.Fence{Target: s.target(g), Params: s.params, Rank: s.rank, Owner: "again"})
+		if len(f.Cursor) != 8 || binary.LittleEndian.Uint64(f.Cursor) != s.step {
+			s.c.t.Errorf("group %d: cursor %x of a worker at step %d", g, f.Cursor, s.step)
 		}
-		defer ck.Close()
-		to := newCluster(t, 1, func(_ int, cfg *ps.Config) { cfg.Shards = 8 })
-		defer to.close()
-		to.startAll()
-		report, err := restore.Run(t.Context(), restore.Config{From: ck, Dir: dir, To: target{to}})
-		if err != nil {
-			t.Fatal(err)
+	}
+}
+
+// A cluster that is started with a checkpoint begins with it; who opens the job before
+// it is there waits.
+func TestClusterBeginsWithACheckpoint(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "checkpoints")
+	synctest.Test(t, func(t *testing.T) {
+		want := saveAs(t, shape{4, 3}, dir)
+		c := newCluster(t, 2, func(_ int, cfg *ps.Config) {
+			cfg.Restore, cfg.Checkpoint.Dir = dir, dir
+		})
+		defer c.close()
+		c.startAll()
+		w := newCrowd(c, 2)
+		w.wantRows("begun with", want)
+		w.step()
+		c.halt(0)
+		c.start(0)
+		c.ready()
+		p := c.save() // beside the old ones
+		for w.workers[0].step <= p.T {
+			w.step()
 		}
-		if report.Rows != 2 || report.Step != 5 {
-			t.Errorf("restored %+v, want 2 rows of step 5", report)
-		}
-		again := to.open("a", 0, bsp1)
-		if again.step != 5 || again.inc != 3 {
-			t.Errorf("the worker goes on at step %d as incarnation %d, want 5 and 3", again.step, again.inc)
-		}
-		again.push()
-		if a, _, err := (target{to}).Meta(t.Context(), wire.KindRestoreJob, wire.RestoreRequest{Job: "j", Load: 7}, nil); err != nil || a.Status != wire.Refused {
+		c.committed(p.Checkpoint)
+		if a, err := c.bring(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "has begun here") {
 			t.Errorf("a restore onto a job that has begun: %+v, %v", a, err)
 		}
 	})
+}
+
+// Under another name a job may stand beside itself.
+func TestRestoreUnderAnotherName(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "checkpoints")
+	synctest.Test(t, func(t *testing.T) {
+		saveAs(t, shape{2, 1}, dir)
+		c := newCluster(t, 1, nil)
+		defer c.close()
+		c.startAll()
+		w := newCrowd(c, 2)
+		w.step()
+		ck, closing, err := restore.Source{Dir: dir}.Open(t.Context(), "j")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closing()
+		if _, err := restore.Run(t.Context(), restore.Config{From: ck, Dir: dir, Job: "k", To: c.reachable()}); err != nil {
+			t.Fatal(err)
+		}
+		r := control[wire.OpenReply](c, wire.KindOpen, wire.OpenRequest{Job: "k", Worker: "w0", Params: w.params, Owner: "test"})
+		if r.Restored == nil || r.Restored.Dir != dir || r.Restored.Step != 3 || len(r.Tables) != 2 {
+			t.Errorf("the job under its new name: %+v", r)
+		}
+		_, body := c.message(1, &wire.Scan{Target: wire.Target{Group: 1, Job: "k"}, Table: 2, First: true, Limit: 10_000})
+		rows, err := wire.DecodeRows(body)
+		if err != nil || len(rows) == 0 {
+			t.Fatalf("%d rows: %v", len(rows), err)
+		}
+		for _, row := range rows {
+			if row.Writer > 4 {
+				t.Errorf("row %d was written by number %d, of 4 workers", row.Key, row.Writer)
+			}
+		}
+	})
+}
+
+// What a worker brings to a checkpoint it finds again.
+func TestUploads(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := savingCluster(t, 1, nil)
+		c.startAll()
+		dir := c.config(0).Checkpoint.Dir
+		s := c.open("a", 0, bsp1)
+		s.inc = control[wire.OpenReply](c, wire.KindOpen, wire.OpenRequest{Job: "j", Worker: "a", Params: bsp1, Owner: "test", State: true}).Incarnation
+		for g := range s.keys() {
+			c.message(g, &wire.Fence{Target: s.target(g), Params: bsp1, Owner: "test"})
+		}
+		s.push()
+		p := c.save()
+		s.push()
+		told := s.pushed()
+		if told.Checkpoint != p.Checkpoint || told.Cut != p.T || told.Done != p.T {
+			t.Errorf("the answer to the last push before the cut is %+v, the plan %+v", told, p)
+		}
+		state := bytes.Repeat([]byte("residual"), 100_000)
+		ref := wire.SessionRef{Job: "j", Worker: "a", Incarnation: s.inc}
+		head, err := wire.Control(wire.KindUpload, wire.UploadRequest{SessionRef: ref, Checkpoint: p.Checkpoint})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Second) // the checkpoint waits for it
+		for range 2 {
+			if a, _ := c.call(layout.MetaGroup, head, state); a.Status != wire.OK {
+				t.Fatalf("upload: %+v", a)
+			}
+		}
+		c.committed(p.Checkpoint)
+		if a, _ := c.call(layout.MetaGroup, head, state); a.Status != wire.Refused {
+			t.Errorf("an upload into a checkpoint that is over: %+v", a)
+		}
+		c.close()
+
+		to := newCluster(t, 1, nil)
+		defer to.close()
+		to.startAll()
+		if _, err := to.bring(t.Context(), dir); err != nil {
+			t.Fatal(err)
+		}
+		s = to.open("a", 0, bsp1)
+		ref.Incarnation = s.inc
+		head, err = wire.Control(wire.KindResume, wire.ResumeRequest{SessionRef: ref})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, body := to.call(layout.MetaGroup, head)
+		blobs, err := wire.DecodeBlobs(body)
+		if err != nil || len(blobs) != 1 || blobs[0].Rank != 0 || !bytes.Equal(blobs[0].Data, state) {
+			t.Errorf("%d blobs: %v", len(blobs), err)
+		}
+	})
+}
+
+// pushed is push of a step, and the answer of group 1.
+func (s *session) pushed() (a wire.Answer) {
+	s.c.t.Helper()
+	for g, key := range s.keys() {
+		body := wire.AppendSection(nil, wire.Section{Table: s.table, Dim: 2, Keys: []uint64{key}, Values: []float32{-1, -1}})
+		got, _ := s.c.message(g, &wire.Push{Target: s.target(g), Step: s.step, Parts: 1, Rows: 1}, body)
+		if g == 1 {
+			a = got
+		}
+	}
+	s.step++
+	return a
+}
+
+// seeds is how many times a test by seed is run: PROOF_SEEDS, or a few.
+func seeds(t *testing.T, few int) int {
+	t.Helper()
+	n, err := strconv.Atoi(os.Getenv("PROOF_SEEDS"))
+	if err != nil {
+		return few
+	}
+	return n
+}
+
+// TestCrashesWhileSaving kills a server at a moment drawn by seed, while checkpoints are made one after the other: what is
+// committed stays whole, and after a restart the next one is.
+func TestCrashesWhileSaving(t *testing.T) {
+	t.Parallel()
+	for seed := range seeds(t, 3) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := rand.New(rand.NewPCG(uint64(seed), 77))
+				c := savingCluster(t, 3, func(cfg *ps.Config) { cfg.Checkpoint.Rate = 1 << 20 })
+				defer c.close()
+				c.startAll()
+				w := newCrowd(c, 2)
+				stop := make(chan struct{})
+				var training sync.WaitGroup
+				training.Go(func() {
+					for {
+						select {
+						case <-stop:
+							return
+						case <-time.After(2 * time.Millisecond):
+							w.step()
+						}
+					}
+				})
+				first := c.save()
+				c.committed(first.Checkpoint)
+				crashed := c.save()
+				<-time.After(time.Duration(r.Int64N(int64(40 * time.Millisecond))))
+				i := r.IntN(3)
+				c.crash(i)
+				end := c.saved(crashed.Checkpoint)
+				t.Logf("the checkpoint in whose time server %d was killed: %s %s", i+1, end.State, end.Why)
+				c.start(i)
+				c.ready()
+				last := c.save()
+				c.committed(last.Checkpoint)
+				close(stop)
+				training.Wait()
+				for id, there := range map[uint64]bool{first.Checkpoint: true, crashed.Checkpoint: end.State == "committed", last.Checkpoint: true} {
+					if !there {
+						if _, err := c.folder().Load(t.Context(), id); !errors.Is(err, checkpoint.ErrNotFound) {
+							t.Errorf("checkpoint %d was %s and is there: %v", id, end.State, err)
+						}
+						continue
+					}
+					wantModel(t, c, id)
+				}
+			})
+		})
+	}
+}
+
+// wantModel compares a checkpoint with a cluster that was fed the same steps.
+func wantModel(t *testing.T, c *cluster, id uint64) {
+	t.Helper()
+	m, rows := kept(t, c.folder(), id)
+	plain := newCluster(t, 1, func(_ int, cfg *ps.Config) { cfg.Scratch, cfg.Shards = true, 1 })
+	defer plain.close()
+	plain.startAll()
+	w := newCrowd(plain, 2)
+	for range m.Step {
+		w.step()
+	}
+	_, body := plain.message(1, &wire.Scan{Target: w.workers[0].target(1), Table: w.workers[0].table, First: true, Limit: 10_000})
+	want, err := wire.DecodeRows(body)
+	if err != nil || len(want) != len(rows) {
+		t.Fatalf("checkpoint %d of step %d has %d rows, want %d: %v", id, m.Step, len(rows), len(want), err)
+	}
+	for _, row := range want {
+		if rows[row.Key] != row.Values[0] {
+			t.Errorf("checkpoint %d of step %d: row %d is %v, want %v", id, m.Step, row.Key, rows[row.Key], row.Values[0])
+			return
+		}
+	}
+}
+
+// breaking is a cluster to which something happens while a restore talks to it.
+type breaking struct {
+	*reach.Cluster
+	mu   sync.Mutex
+	left int64 // calls before
+	end  func()
+}
+
+func (b *breaking) Shard(ctx context.Context, group uint32, m wire.Message, body []byte) (wire.Answer, []byte, error) {
+	b.mu.Lock()
+	b.left--
+	now := b.left == 0
+	b.mu.Unlock()
+	if now {
+		b.end()
+	}
+	return b.Cluster.Shard(ctx, group, m, body)
+}
+
+// TestCrashesWhileRestoring kills a server or all of them, or breaks the restore off, at a message drawn by seed; the restore that is run again
+// brings the same.
+func TestCrashesWhileRestoring(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "checkpoints")
+	var want map[uint64]string
+	synctest.Test(t, func(t *testing.T) { want = saveAs(t, shape{4, 1}, dir) })
+	for seed := range seeds(t, 3) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := rand.New(rand.NewPCG(uint64(seed), 78))
+				c := newCluster(t, 3, nil)
+				defer c.close()
+				c.startAll()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				die, calls := []int{r.IntN(3)}, 1+r.Int64N(6)
+				if seed%3 == 1 {
+					die = []int{0, 1, 2}
+				}
+				ck, closing, err := restore.Source{Dir: dir}.Open(ctx, "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer closing()
+				_, err = restore.Run(ctx, restore.Config{From: ck, Dir: dir, To: &breaking{Cluster: c.reachable(), left: calls, end: func() {
+					if seed%3 == 0 {
+						cancel()
+						return
+					}
+					for _, i := range die {
+						c.crash(i)
+					}
+					for _, i := range die {
+						c.start(i)
+					}
+				}}})
+				c.ready()
+				t.Logf("broken at call %d: %v", calls, err)
+				if err != nil {
+					if _, err := c.bring(t.Context(), dir); err != nil {
+						t.Fatalf("once more: %v", err)
+					}
+				}
+				newCrowd(c, 2).wantRows(fmt.Sprintf("seed %d", seed), want)
+			})
+		})
+	}
 }
