@@ -62,6 +62,7 @@ func (c *Client) Checkpoint(ctx context.Context) (uint64, error) {
 		if err != nil {
 			return 0, fmt.Errorf("%s: %w", what, err)
 		}
+		c.saves.begin(p.T, 0)
 		c.background(func(ctx context.Context) error {
 			c.observe(ctx, p)
 			return nil
@@ -77,6 +78,8 @@ func (c *Client) Checkpoint(ctx context.Context) (uint64, error) {
 type saves struct {
 	mu    sync.Mutex
 	stats CheckpointStats
+	step  uint64        // of the one under way; 0: not known yet
+	ended chan struct{} // closed when it has ended
 }
 
 func (s *saves) now() CheckpointStats {
@@ -85,10 +88,38 @@ func (s *saves) now() CheckpointStats {
 	return s.stats
 }
 
-func (s *saves) begin(total int64) {
+// begin notes that one is under way, of a step that is 0 if it is not known, and of about so many bytes.
+func (s *saves) begin(step uint64, total int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stats.Writing, s.stats.Done, s.stats.Total = true, 0, total
+	if !s.stats.Writing {
+		s.ended = make(chan struct{})
+	}
+	s.step, s.stats.Writing, s.stats.Done, s.stats.Total = step, true, 0, total
+}
+
+// wait waits for the one under way, if it is of a step that is complete.
+func (s *saves) wait(ctx context.Context, clock uint64) error {
+	s.mu.Lock()
+	step, ended, writing := s.step, s.ended, s.stats.Writing
+	s.mu.Unlock()
+	if !writing || step == 0 || step > clock {
+		return nil
+	}
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the checkpoint of step %d: %w", step, context.Cause(ctx))
+	}
+}
+
+// over notes that none is under way.
+func (s *saves) over() {
+	if s.stats.Writing {
+		s.stats.Writing = false
+		close(s.ended)
+	}
 }
 
 // at notes how many bytes are written, and of how many if that is known better now.
@@ -103,14 +134,16 @@ func (s *saves) made(log *slog.Logger, id, step uint64, written int64, took time
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := &s.stats
-	n.Writing, n.Made, n.ID, n.Step, n.Bytes, n.Written, n.Took = false, n.Made+1, id, step, n.Done, written, took
+	n.Made, n.ID, n.Step, n.Bytes, n.Written, n.Took = n.Made+1, id, step, n.Done, written, took
+	s.over()
 	log.Info("checkpoint", "id", id, "step", step, "bytes", n.Bytes, "written", written, "took", took)
 }
 
 func (s *saves) fail(log *slog.Logger, step uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stats.Writing, s.stats.Failed, s.stats.Why = false, s.stats.Failed+1, err.Error()
+	s.stats.Failed, s.stats.Why = s.stats.Failed+1, err.Error()
+	s.over()
 	log.Warn("a checkpoint could not be written; those before it are as they were", "step", step, "err", err)
 }
 
@@ -131,6 +164,9 @@ func (p *pacer) step(ctx context.Context, c *Client) {
 	p.due, p.since = false, time.Now()
 	ask := func(ctx context.Context) error {
 		at, err := c.Checkpoint(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		if err != nil {
 			c.saves.fail(c.cfg.Logger, clock, err)
 			return err
@@ -142,7 +178,7 @@ func (p *pacer) step(ctx context.Context, c *Client) {
 		p.due = ask(ctx) != nil
 		return
 	}
-	c.saves.begin(0)
+	c.saves.begin(0, 0)
 	c.background(func(ctx context.Context) error {
 		_ = ask(ctx) // it is noted; training goes on
 		return nil

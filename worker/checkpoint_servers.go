@@ -19,12 +19,11 @@ func (s *servers) checkpoint(ctx context.Context) (made wire.Plan, err error) {
 }
 
 // look is how often the servers are asked how far a checkpoint is.
-const look = time.Second
+const look = 250 * time.Millisecond
 
 // observe takes note of how a checkpoint comes along, to its end.
 func (c *Client) observe(ctx context.Context, p wire.Plan) {
 	began := time.Now()
-	c.saves.begin(0)
 	tick := time.NewTicker(look)
 	defer tick.Stop()
 	for {

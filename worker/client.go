@@ -338,9 +338,13 @@ func (c *Client) follow() {
 }
 
 // Finish says that this worker has no more steps: nobody waits for it from now
-// on.
+// on. It waits for a checkpoint that this worker writes, or has asked for.
 func (c *Client) Finish(ctx context.Context) error {
-	if err := c.store.finish(ctx, c.Clock()); err != nil {
+	err := c.store.finish(ctx, c.Clock())
+	if err == nil {
+		err = c.saves.wait(ctx, c.Clock())
+	}
+	if err != nil {
 		return fmt.Errorf("finish at step %d: %w", c.Clock(), err)
 	}
 	c.finished = true

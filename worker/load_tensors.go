@@ -138,5 +138,11 @@ func shapeOf(t *wire.Table) string {
 	return fmt.Sprintf("keys and rows of %d values", t.Dim)
 }
 
+// Exported says that the model is an export or a file of tensors, which may not say how it was made.
+func (m *Manifest) Exported() bool {
+	_, ok := m.from.(inTensors)
+	return ok
+}
+
 // Bare says that the tensors are described by nothing but their names and shapes: Load wants the model to be made before.
 func (m *Manifest) Bare() bool { return m.bare }

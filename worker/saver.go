@@ -28,7 +28,6 @@ type saver struct {
 	log   *slog.Logger
 	start func(part func(context.Context) error) // gives a part a goroutine that Close waits for
 	store *checkpoint.Store                      // nil: not open yet
-	done  chan struct{}                          // closed when the one under way is written; nil: there was none
 
 	// What the next may be a delta of; of the goroutine that writes, or of nobody.
 	base   uint64 // 0: it is to be full
@@ -86,26 +85,10 @@ func (s *saver) fresh(ctx context.Context) error {
 	return err
 }
 
-// wait waits for the one under way.
-func (s *saver) wait(ctx context.Context) error {
-	if s == nil || s.done == nil {
-		return nil
-	}
-	select {
-	case <-s.done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait for the checkpoint under way: %w", context.Cause(ctx))
-	}
-}
-
 // save writes a cut, in a goroutine of its own. lock is the reader's side of what guards the tables.
 func (s *saver) save(c *capture, lock sync.Locker) {
-	s.said.begin(c.bytes)
-	done := make(chan struct{})
-	s.done = done
+	s.said.begin(c.manifest.Step, c.bytes)
 	s.start(func(ctx context.Context) error {
-		defer close(done)
 		defer c.close()
 		m, err := s.write(ctx, c, lock)
 		if err != nil {

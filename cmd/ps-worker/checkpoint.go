@@ -1,9 +1,18 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
 	"github.com/urfave/cli/v2"
 
+	"hcclps/checkpoint"
 	"hcclps/cmd/internal/program"
+	"hcclps/ps"
 	"hcclps/worker"
 )
 
@@ -17,16 +26,50 @@ func checkpointFlags() []cli.Flag {
 			Usage: "write checkpoints to `DIR`, where --resume finds them: with --mode allreduce, and with --embedded; other servers have folders of their own",
 		},
 		&cli.IntFlag{Name: "checkpoint-keep", Value: 3, Usage: "keep the newest `N`, and what they stand on", EnvVars: env("checkpoint-keep")},
-		&cli.StringFlag{Name: "checkpoint-rate", Usage: "write at most so many bytes a second, such as 50MiB; default: no bound", EnvVars: env("checkpoint-rate")},
+		&cli.StringFlag{Name: "checkpoint-rate", Value: "64MiB", Usage: "write at most so many bytes a second, with servers each shard; 0: no bound", EnvVars: env("checkpoint-rate")},
 	}
+}
+
+// serverCheckpointFlags are those of launch, which hands them to its servers.
+func serverCheckpointFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "checkpoint-dir", Usage: "`DIR` where the servers keep checkpoints; without servers it is train's"},
+		&cli.StringFlag{Name: "checkpoint-every", Usage: "the servers make one so often: `10m`, or 500steps; train --checkpoint-every asks for them too"},
+		&cli.IntFlag{Name: "checkpoint-keep", Usage: "the newest `N` stay; default: 3"},
+		&cli.StringFlag{Name: "checkpoint-rate", Usage: "what each shard writes of one at most, a second; default: 64MiB; 0: no bound"},
+		&cli.StringFlag{Name: "restore", Usage: "begin with the job in the newest checkpoint of `DIR`, or in DIR@ID"},
+	}
+}
+
+// checkpointArgs are those flags for a server.
+func (l *launcher) checkpointArgs() (args []string) {
+	for _, name := range []string{"checkpoint-dir", "checkpoint-every", "checkpoint-keep", "checkpoint-rate", "restore"} {
+		if l.c.IsSet(name) {
+			args = append(args, "--"+name, l.c.String(name))
+		}
+	}
+	return args
 }
 
 // checkpointing is what the flags of checkpointFlags say.
 type checkpointing struct {
-	every worker.Interval
-	dir   string
-	keep  int
-	rate  int64
+	every   worker.Interval
+	dir     string
+	keep    int
+	rate    int64  // 0: no bound
+	restore string // embedded: the folder to begin with
+}
+
+// servers is the same for servers of this process.
+func (k *checkpointing) servers() ps.CheckpointConfig {
+	if k.dir == "" {
+		return ps.CheckpointConfig{}
+	}
+	rate := k.rate
+	if rate == 0 {
+		rate = -1
+	}
+	return ps.CheckpointConfig{Dir: k.dir, Keep: k.keep, Rate: rate}
 }
 
 // checkpoints reads those flags.
@@ -56,4 +99,81 @@ func (j *job) checkpoints() (err error) {
 		j.cfg.Checkpoints = worker.Checkpoints{Dir: k.dir, Resume: c.Bool("resume"), Keep: k.keep, Rate: k.rate}
 	}
 	return nil
+}
+
+// findJob finds out what servers of this process begin with: nothing, the job in --dir, or its newest checkpoint.
+func (j *job) findJob() error {
+	c, k := j.c, &j.saves
+	dir := c.String("dir")
+	_, err := os.Stat(filepath.Join(dir, "s1"))
+	there := dir != "" && err == nil
+	switch {
+	case !c.Bool("resume") && !there:
+		return j.fresh()
+	case !c.Bool("resume") || there:
+		return nil // train says what is wrong with it
+	case k.dir != "":
+		k.restore = k.dir
+		return nil
+	case dir == "":
+		return program.Usage("--resume needs --dir, the folder of the job to go on with, or --checkpoint-dir")
+	default:
+		return fmt.Errorf("--resume: %s holds no job to go on with: leave --resume out to begin one: %w", dir, err)
+	}
+}
+
+// fresh refuses a folder with checkpoints of an earlier job of that name.
+func (j *job) fresh() error {
+	if _, err := os.Stat(j.saves.dir); j.saves.dir == "" || errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	s, err := ps.OpenCheckpoints(j.saves.dir)
+	if err != nil {
+		return err
+	}
+	m, err := s.Newest(j.c.Context, j.cfg.Job)
+	switch {
+	case err == nil:
+		err = fmt.Errorf("%s holds checkpoints of job %s, the newest after step %d: --resume goes on with it, --job or --checkpoint-dir names another", j.saves.dir, j.cfg.Job, m.Step)
+	case errors.Is(err, checkpoint.ErrNotFound):
+		err = nil
+	}
+	return errors.Join(err, s.Close())
+}
+
+// longestRestore bounds the wait for servers that bring a checkpoint.
+const longestRestore = time.Hour
+
+// connect opens the session, when what the job begins with is there.
+func (j *job) connect(ctx context.Context) (*worker.Client, error) {
+	if j.saves.restore == "" {
+		return worker.Connect(ctx, j.cfg)
+	}
+	fmt.Fprintf(j.c.App.ErrWriter, "restoring job %s from the newest checkpoint in %s\n", j.cfg.Job, j.saves.restore)
+	ctx, cancel := context.WithTimeout(ctx, longestRestore)
+	defer cancel()
+	return worker.Connect(ctx, j.cfg)
+}
+
+// checkpointed says on the line or the bar how far a checkpoint is, and what has become of the last one.
+func (p *progress) checkpointed(s worker.CheckpointStats) string {
+	if s.Made > p.saved.Made {
+		fmt.Fprintf(p.out, "%scheckpoint %d after step %d: %.1f MiB, %.1f written, in %v\n", p.clear(), s.ID, s.Step, mib(uint64(s.Bytes)), mib(uint64(s.Written)), s.Took.Round(time.Millisecond))
+	}
+	if s.Failed > p.saved.Failed {
+		fmt.Fprintf(p.out, "%sno checkpoint: %s\n", p.clear(), s.Why)
+	}
+	p.saved = s
+	if !s.Writing || s.Total == 0 {
+		return ""
+	}
+	return fmt.Sprintf("  checkpoint %d%%", min(100*s.Done/s.Total, 99))
+}
+
+// clear takes the bar off the line.
+func (p *progress) clear() string {
+	if p.bar != nil {
+		_ = p.bar.Clear() // it is drawn again
+	}
+	return ""
 }

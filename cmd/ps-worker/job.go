@@ -37,7 +37,7 @@ func newJob(c *cli.Context) (*job, error) {
 		return nil, err
 	}
 	if dir := c.String("load"); dir != "" {
-		if j.prior, err = readPrior(dir); err != nil {
+		if j.prior, err = readPrior(c.Context, dir); err != nil {
 			return nil, err
 		}
 	}
@@ -67,6 +67,9 @@ func newJob(c *cli.Context) (*job, error) {
 // defaults, with what the flags say.
 func modelOptions(c *cli.Context, from *prior) (model.Options, error) {
 	o := model.Defaults(c.String("model"))
+	if from != nil && from.bare {
+		from = nil
+	}
 	if from != nil && (!c.IsSet("model") || c.String("model") == from.options.Model) {
 		o = from.options
 	}
@@ -326,11 +329,8 @@ func (j *job) embed(log *slog.Logger) error {
 	case n == 0:
 		return nil
 	}
-	if c.Bool("resume") && c.String("dir") == "" {
-		return program.Usage("--resume needs --dir: the folder of the job to go on with")
-	}
-	if _, err := os.Stat(filepath.Join(c.String("dir"), "s1")); c.Bool("resume") && err != nil {
-		return fmt.Errorf("--resume: %s holds no job to go on with: leave --resume out to begin one: %w", c.String("dir"), err)
+	if err := j.findJob(); err != nil {
+		return err
 	}
 	if replicas := c.Int("replicas"); c.IsSet("replicas") && replicas > 0 {
 		if err := layoutFits(n, replicas, 4); err != nil {
@@ -346,6 +346,7 @@ func (j *job) embed(log *slog.Logger) error {
 	}
 	local, err := ps.NewLocal(ps.LocalConfig{
 		Servers: n, Replicas: replicas, Scratch: replicas == 0, Dir: c.String("dir"), Logger: log, Trace: j.profile.Recorder(),
+		Checkpoint: j.saves.servers(), Restore: j.saves.restore,
 	})
 	if err != nil {
 		return &program.UsageError{Err: fmt.Errorf("--embedded: %w", err)}

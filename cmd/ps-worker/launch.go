@@ -60,7 +60,7 @@ func launchCommand() *cli.Command {
 			program.ProfileFlag("; for out.json workers write out.RANK.json, servers out.NAME.json"),
 			&cli.StringFlag{Name: "devices", Usage: "NPUs of the workers, one each: `LIST` such as 0-3,6", EnvVars: env("devices")},
 			&cli.StringFlag{Name: "server-devices", Usage: "NPUs of the servers, where they are to take part in hccl", EnvVars: env("server-devices")},
-		}, program.NetworkFlags(), program.TransportFlags(), program.LogFlags("warn"), program.ConfigFlags()),
+		}, serverCheckpointFlags(), program.NetworkFlags(), program.TransportFlags(), program.LogFlags("warn"), program.ConfigFlags()),
 		Action: launch,
 	}
 }
@@ -334,6 +334,7 @@ func (l *launcher) server(i int) process {
 		"--replicas", strconv.Itoa(l.replicas()), "--shards", strconv.Itoa(l.c.Int("shards")), "--durability", l.c.String("durability"),
 		"--log-budget", l.c.String("log-budget"), "--token-file", l.token, "--allow-same-host", "--log-level", l.c.String("log-level"), "--log-format", l.c.String("log-format"),
 	}
+	args = append(args, l.checkpointArgs()...)
 	if path := l.c.String("profile"); path != "" {
 		args = append(args, "--profile", program.PartOf(path, name))
 	}

@@ -29,7 +29,7 @@ func trainingFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "keep-best", Usage: "--save keeps the model of the best evaluation, not the last", EnvVars: env("keep-best")},
 		&cli.StringSliceFlag{Name: "metrics", Usage: "of the test part, beside the usual: prauc, gauc:user, hr@10:user, ...", EnvVars: env("metrics")},
 		&cli.StringFlag{Name: "save", Usage: "write the model to `DIR` at the end", EnvVars: env("save")},
-		&cli.StringFlag{Name: "load", Usage: "begin with the model in `DIR`", EnvVars: env("load")},
+		&cli.StringFlag{Name: "load", Usage: "begin with the model in `DIR`, with its newest checkpoint there, or DIR@ID, or with tensors (safetensors)", EnvVars: env("load")},
 	}
 }
 

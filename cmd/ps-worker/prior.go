@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -16,20 +17,24 @@ import (
 	"hcclps/worker/model"
 )
 
-// prior is the saved model that --load names.
+// prior is the model that --load names: a saved one, a checkpoint or an export.
 type prior struct {
 	dir     string
+	bare    bool // tensors without a description: the flags say of what model they are
 	options model.Options
 	schema  *dataset.Schema
 }
 
 // readPrior says what model a folder holds.
-func readPrior(dir string) (*prior, error) {
-	m, err := worker.ReadManifest(dir)
+func readPrior(ctx context.Context, dir string) (*prior, error) {
+	m, err := worker.ReadModel(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	p := &prior{dir: dir, schema: m.About.Schema}
+	p := &prior{dir: dir, bare: m.About.Options == nil && m.Exported(), schema: m.About.Schema}
+	if p.bare {
+		return p, nil
+	}
 	if m.About.Options == nil {
 		return nil, fmt.Errorf("read model %s: it does not say how it was made: was it saved by a program of your own?", dir)
 	}

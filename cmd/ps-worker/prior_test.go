@@ -32,7 +32,7 @@ func TestLoadGoesOnWithTheSavedModel(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}
-	p, err := readPrior(m2)
+	p, err := readPrior(t.Context(), m2)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,13 +25,15 @@ type progress struct {
 	rows    uint64
 	times   func() worker.Times // where time went so far
 	told    worker.Times        // at the line before
+	saves   func() worker.CheckpointStats
+	saved   worker.CheckpointStats // as it was told before
 }
 
 // barUnits is how finely the bar divides an epoch.
 const barUnits = 1000
 
 func newProgress(j *job, client *worker.Client) *progress {
-	p := &progress{j: j, out: j.c.App.ErrWriter, start: time.Now(), times: func() worker.Times { return client.Stats().Time }}
+	p := &progress{j: j, out: j.c.App.ErrWriter, start: time.Now(), times: func() worker.Times { return client.Stats().Time }, saves: func() worker.CheckpointStats { return client.Stats().Checkpoint }}
 	if j.cfg.Rank != 0 {
 		p.out = io.Discard
 	}
@@ -58,6 +60,7 @@ func (p *progress) step(s worker.Progress) {
 		epoch--
 	}
 	what := fmt.Sprintf("epoch %d/%d  loss %.4f  %.0f rows/s%s", min(epoch+1, p.j.model.Epochs), p.j.model.Epochs, s.Loss, p.rate(now), p.shares())
+	what += p.checkpointed(p.saves())
 	at := float64(epoch) + p.j.data.Progress()
 	if p.bar == nil {
 		fmt.Fprintf(p.out, "%3.0f %%  %s\n", 100*at/float64(p.j.model.Epochs), what)
@@ -86,6 +89,7 @@ func (p *progress) rate(now time.Time) float64 {
 
 // end leaves a full bar when training ended well.
 func (p *progress) end(err error) {
+	p.checkpointed(p.saves())
 	if p.bar == nil {
 		if err == nil {
 			fmt.Fprintf(p.out, "100 %%  %d rows, %.0f rows/s\n", p.rows, p.rate(time.Now()))

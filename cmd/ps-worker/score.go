@@ -50,7 +50,7 @@ func predictCommand() *cli.Command {
 
 func savedFlags() []cli.Flag {
 	return append([]cli.Flag{
-		&cli.StringFlag{Name: "load", Usage: "model `DIR`, written by train --save", EnvVars: program.Env("load")},
+		&cli.StringFlag{Name: "load", Usage: "the model in `DIR`, written by train --save or ps-worker export, or its newest checkpoint there, or DIR@ID", EnvVars: program.Env("load")},
 	}, dataFlags()...)
 }
 
@@ -75,11 +75,14 @@ func withSaved(c *cli.Context, act func(context.Context, *saved) error) error {
 		return err
 	}
 	if c.String("load") == "" {
-		return program.Usage("--load is needed: the folder that train --save wrote")
+		return program.Usage("--load is needed: the folder that train --save wrote, or one of checkpoints")
 	}
-	from, err := readPrior(c.String("load"))
+	from, err := readPrior(c.Context, c.String("load"))
 	if err != nil {
 		return err
+	}
+	if from.bare {
+		return fmt.Errorf("%s does not say of what model it is: train --load and --save make a model of it", from.dir)
 	}
 	cfg, err := dataConfig(c, log)
 	if err != nil {

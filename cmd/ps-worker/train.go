@@ -101,7 +101,7 @@ func (j *job) run(ctx context.Context) error {
 	if j.local != nil {
 		j.cfg.Servers, j.cfg.Network, j.cfg.Cluster = j.local.Addrs(), j.local.Network(), j.local.Cluster()
 	}
-	client, err := worker.Connect(ctx, j.cfg)
+	client, err := j.connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -117,15 +117,10 @@ func (j *job) train(ctx context.Context, client *worker.Client) error {
 	if j.local != nil && client.Clock() > 0 && !j.c.Bool("resume") {
 		return fmt.Errorf("%s holds job %s, at step %d: --resume goes on with it, --job or --dir names another", j.c.String("dir"), j.cfg.Job, client.Clock())
 	}
-	if j.local != nil && client.Clock() == 0 && j.c.Bool("resume") {
+	if j.local != nil && client.Clock() == 0 && j.c.Bool("resume") && j.saves.restore == "" {
 		return fmt.Errorf("--resume: %s holds no step of job %s: leave --resume out to begin it", j.c.String("dir"), j.cfg.Job)
 	}
-	if j.prior != nil {
-		if _, err := client.Load(ctx, j.prior.dir); err != nil {
-			return err
-		}
-	}
-	m, err := model.New(ctx, client, j.data.Schema(), j.model)
+	m, err := j.begin(ctx, client)
 	if err != nil {
 		return err
 	}
@@ -149,6 +144,20 @@ func (j *job) train(ctx context.Context, client *worker.Client) error {
 		return err
 	}
 	return j.print(r)
+}
+
+// begin makes the model, with what is loaded.
+func (j *job) begin(ctx context.Context, client *worker.Client) (worker.Model, error) {
+	if j.prior != nil && !j.prior.bare {
+		if _, err := client.Load(ctx, j.prior.dir); err != nil {
+			return nil, err
+		}
+	}
+	m, err := model.New(ctx, client, j.data.Schema(), j.model)
+	if err == nil && j.prior != nil && j.prior.bare {
+		_, err = client.Load(ctx, j.prior.dir)
+	}
+	return m, err
 }
 
 func pause(ctx context.Context, d time.Duration) {
