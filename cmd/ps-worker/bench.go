@@ -21,7 +21,7 @@ import (
 func benchCommand() *cli.Command {
 	return &cli.Command{
 		Name: "bench", Usage: "measure parts of the system on this machine",
-		Subcommands: append([]*cli.Command{benchP2PCommand(), benchPeerCommand(), benchPushPullCommand(), benchServerCommand()}, benchCollectiveCommands()...),
+		Subcommands: append([]*cli.Command{benchP2PCommand(), benchPeerCommand(), benchPushPullCommand(), benchServerCommand(), benchCompressCommand()}, benchCollectiveCommands()...),
 	}
 }
 
