@@ -130,10 +130,13 @@ func (r *run) name() {
 	b, _ := json.Marshal(r.m) // it came as JSON
 	sum := sha256.Sum256(append(b, r.Job...))
 	r.load = binary.LittleEndian.Uint64(sum[:]) | 1
-	r.done = Report{Checkpoint: r.m.ID, Job: r.Job, Step: r.merged.Step, Tables: len(r.m.Tables)}
+	r.done = Report{Checkpoint: r.m.ID, Job: r.Job, Step: r.merged.Step}
 	for _, t := range r.m.Tables {
 		r.stride[t.ID] = shard.RowHead + 4*int(t.Dim+t.Slots)
-		r.all += r.m.Rows(t.ID)
+		if !wire.IsSeen(t.ID) {
+			r.done.Tables++
+			r.all += r.m.Rows(t.ID)
+		}
 	}
 }
 
@@ -196,7 +199,9 @@ func (s *sender) page(ctx context.Context, p checkpoint.Page) error {
 		}
 	}
 	s.table = p.Table
-	s.rows += uint64(binary.LittleEndian.Uint16(p.Data))
+	if !wire.IsSeen(p.Table) {
+		s.rows += uint64(binary.LittleEndian.Uint16(p.Data))
+	}
 	s.data = wire.AppendPage(s.data, wire.Page{Partition: p.Partition, Page: p.PageID.Page, Data: p.Data})
 	shard.Renumber(s.data[len(s.data)-len(p.Data):], s.stride[p.Table], s.merged.Writers[layout.ShardOf(int(p.Partition), s.m.Shards)])
 	return nil
