@@ -24,6 +24,9 @@ func until(stop uint64, every uint64, o model.Options, opt worker.TrainOptions) 
 		defer cancel(nil)
 		own := opt
 		own.OnStep = func(p worker.Progress) {
+			if opt.OnStep != nil {
+				opt.OnStep(p)
+			}
 			if p.Step == stop {
 				cancel(errEnough)
 			}

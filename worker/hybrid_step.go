@@ -35,8 +35,8 @@ type halfway struct {
 
 // pushed is how the push of rows has ended.
 type pushed struct {
-	others time.Time
-	err    error
+	outcome
+	err error
 }
 
 // push implements store.
@@ -57,9 +57,7 @@ func (h *hybrid) push(ctx context.Context, c *commit) (outcome, error) {
 	go func() {
 		var end pushed
 		if c.step >= h.first {
-			var out outcome
-			out, end.err = h.rows.push(ctx, &rows)
-			end.others = out.others
+			end.outcome, end.err = h.rows.push(ctx, &rows)
 		}
 		s.taken <- end
 	}()
@@ -111,7 +109,7 @@ func (s *halfway) attempt(ctx context.Context) (err error) {
 	}
 	select {
 	case end := <-s.taken:
-		s.came, s.fault = true, end.err
+		s.came, s.fault, s.out.checkpoint = true, end.err, end.checkpoint
 		s.meanwhile(end.others)
 		return end.err
 	case <-failed:

@@ -63,7 +63,7 @@ func TestLoadRefusesAnotherModelBeforeItTrains(t *testing.T) {
 		{[]string{"--data", columns, "--format", "csv", "--load", m2, "--features", other}, 1, []string{other, "the features u, not u, i"}},
 		{[]string{"--data", columns, "--format", "csv", "--load", m2, "--features", text}, 1, []string{`feature "u"`, "not described as in training"}},
 		{[]string{"--data", columns, "--format", "csv", "--load", m2, "--hash-bits", "20"}, 2, []string{"--hash-bits 20", m2}},
-		{[]string{"--data", data, "--load", t.TempDir()}, 1, []string{"open model directory"}},
+		{[]string{"--data", data, "--load", t.TempDir()}, 1, []string{"holds no model"}},
 	} {
 		code, _, stderr := command(t.Context(), append([]string{"train", "--embedded", "1", "--save", save}, c.args...)...)
 		if code != c.code {
