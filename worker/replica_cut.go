@@ -111,7 +111,7 @@ func (t *held) describe() (checkpoint.Table, error) {
 	if err != nil {
 		return checkpoint.Table{}, fmt.Errorf("describe table %q: %w", t.Spec.Name, err)
 	}
-	state, err := json.Marshal(wire.RuleState(t.Opt))
+	state, err := json.Marshal(heldState{wire.RuleState(t.Opt), t.Kept})
 	if err != nil {
 		return checkpoint.Table{}, fmt.Errorf("describe the optimizer of table %q: %w", t.Spec.Name, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"hcclps/ps/table"
+	"hcclps/ps/update"
 	"hcclps/ps/wire"
 )
 
@@ -12,6 +13,12 @@ type heldRows struct {
 	id   uint32 // in checkpoints
 	name string
 	rows *table.Table
+}
+
+// heldState is what a checkpoint has of a table beside rows. As JSON.
+type heldState struct {
+	wire.RuleState
+	Kept update.Kept `json:"kept,omitzero"`
 }
 
 // stores lists the rows of all tables, by ascending id.

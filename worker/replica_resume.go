@@ -188,7 +188,7 @@ func (r *replica) jobOf(m *checkpoint.Manifest) (wire.JobState, error) {
 // ruleOf is a table of a checkpoint.
 func ruleOf(t checkpoint.Table) (sharedRule, error) {
 	var spec wire.Table
-	var state wire.RuleState
+	var state heldState
 	err := json.Unmarshal(t.Schema, &spec)
 	if err == nil && len(t.State) > 0 {
 		err = json.Unmarshal(t.State, &state)
@@ -199,7 +199,7 @@ func ruleOf(t checkpoint.Table) (sharedRule, error) {
 	if err != nil {
 		return sharedRule{}, fmt.Errorf("table %q of a checkpoint: %w", t.Name, err)
 	}
-	return sharedRule{Spec: spec, Opt: optim.State(state)}, nil
+	return sharedRule{Spec: spec, Opt: optim.State(state.RuleState), Kept: state.Kept}, nil
 }
 
 // workerBlobs reads the state of workers, by rank.
