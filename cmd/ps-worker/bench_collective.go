@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -204,18 +205,23 @@ func (p collectivePlan) run(ctx context.Context, report func(collbench.Result) e
 	defer cancel(nil)
 	ended := make(chan error, p.World.Ranks)
 	for rank := 1; rank < p.World.Ranks; rank++ {
-		other, err := p.start(ctx, rank)
-		if err != nil {
-			return err
-		}
+		started := make(chan error, 1)
 		go func() {
-			err := other.Wait()
+			runtime.LockOSThread() // Pdeathsig is the death of this thread, not of the process
+			other, err := p.start(ctx, rank)
+			if started <- err; err != nil {
+				return
+			}
+			err = other.Wait()
 			if err != nil {
 				err = fmt.Errorf("rank %d: %w", rank, err)
 				cancel(err)
 			}
 			ended <- err
 		}()
+		if err := <-started; err != nil {
+			return err
+		}
 	}
 	if err = collbench.Join(ctx, p.World, body); err != nil {
 		cancel(err)

@@ -20,8 +20,9 @@ const (
 	Pairwise                  // one partner at a time
 	SHM                       // straight from and to memory that all ranks have mapped; see Config.Shared
 	Bruck                     // twice as many parts in every step, for any number of ranks
+	Natively                  // what the backend has itself; see Config.Native
 
-	lastAlgorithm = Bruck
+	lastAlgorithm = Natively
 )
 
 // String is HCCL's token, which ParseAlgorithms reads.
@@ -43,6 +44,8 @@ func (a Algorithm) String() string {
 		return "shm"
 	case Bruck:
 		return "NB"
+	case Natively:
+		return "native"
 	default:
 		return fmt.Sprintf("algorithm(%d)", uint8(a))
 	}
@@ -67,13 +70,13 @@ func (c Choice) String() string {
 func supports(o Op) []Algorithm {
 	switch o {
 	case AllReduce, Reduce:
-		return []Algorithm{Ring, HalvingDoubling, Mesh, Tree, SHM, Bruck}
+		return []Algorithm{Ring, HalvingDoubling, Mesh, Tree, SHM, Bruck, Natively}
 	case ReduceScatter, AllGather:
-		return []Algorithm{Ring, HalvingDoubling, Mesh, SHM, Bruck}
+		return []Algorithm{Ring, HalvingDoubling, Mesh, SHM, Bruck, Natively}
 	case Broadcast:
-		return []Algorithm{Ring, Mesh, Tree, HalvingDoubling, SHM} // HalvingDoubling is the binomial tree too
+		return []Algorithm{Ring, Mesh, Tree, HalvingDoubling, SHM, Natively} // HalvingDoubling is the binomial tree too
 	case AlltoAll:
-		return []Algorithm{Pairwise, Mesh, SHM}
+		return []Algorithm{Pairwise, Mesh, SHM, Natively}
 	case AlltoAllV:
 		return []Algorithm{Pairwise, Mesh}
 	case SparseReduce: // rows to all, or to owners and back
@@ -95,7 +98,7 @@ type Algorithms map[Op]Choice
 
 // ParseAlgorithms reads pinned algorithms in the syntax of HCCL_ALGO: operations parted by "/", each "op=algorithm" or
 // "op=level0:inside;level1:between", without "op=" for all that can. Operations are allreduce, reducescatter, allgather, broadcast, reduce, scatter,
-// gather, alltoall, alltoallv, barrier and sparsereduce (mesh: rows go to all, pairwise: to owners and back); algorithms are ring, H-D_R, NB, mesh (or fullmesh), tree, pairwise, shm and NA, which leaves the choice open.
+// gather, alltoall, alltoallv, barrier and sparsereduce (mesh: rows go to all, pairwise: to owners and back); algorithms are ring, H-D_R, NB, mesh (or fullmesh), tree, pairwise, shm, native and NA, which leaves the choice open.
 // A name in the wrong case is taken too. What an operation cannot be done by is an error, not another algorithm.
 func ParseAlgorithms(s string) (Algorithms, error) {
 	all := make(Algorithms)
@@ -219,6 +222,9 @@ func checkChoice(op Op, c Choice) error {
 		if a != Auto && !slices.Contains(supports(op), a) {
 			return fmt.Errorf("pin %v to %v: it is done by %v", op, a, supports(op))
 		}
+	}
+	if c.Level0 == Natively || c.Level0 != Auto && c.Level1 == Natively {
+		return fmt.Errorf("pin %v to %v: the backend does it between all ranks, in one level", op, c)
 	}
 	if c.Level0 != Auto && !layered(op) {
 		return fmt.Errorf("pin %v to %v: it has one level", op, c)

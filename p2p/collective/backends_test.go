@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -79,11 +80,22 @@ func connected(t *testing.T) (conns [2]net.Conn) {
 	return conns
 }
 
+var (
+	simOnce sync.Once
+	simDir  string
+	simLib  string
+	errSim  error
+)
+
 // devices opens a simulated NPU for each rank.
 func devices(t *testing.T, ranks int) []*hccl.Device {
 	t.Helper()
-	dir := t.TempDir()
-	lib, err := sim.Build(t.Context(), dir)
+	simOnce.Do(func() {
+		if simDir, errSim = os.MkdirTemp("", "hccl-sim-"); errSim == nil { //nolint:usetesting // a process has one, which outlives the test
+			simLib, errSim = sim.Build(t.Context(), simDir)
+		}
+	})
+	lib, err := simLib, errSim
 	if errors.Is(err, sim.ErrNoCompiler) {
 		t.Skipf("no simulator: %v", err)
 	} else if err != nil {

@@ -34,12 +34,15 @@ func (c chooser) candidates(op Op, shared bool) []Algorithm {
 	if shared && sharable(op) {
 		return []Algorithm{SHM}
 	}
-	return slices.DeleteFunc(supports(op), func(a Algorithm) bool { return a == SHM })
+	return slices.DeleteFunc(supports(op), func(a Algorithm) bool { return a == SHM || a == Natively })
 }
 
 // choose returns the pinned choice, or the one with the least predicted time; the first of those that are equal.
 func (c chooser) choose(op Op, n int) Choice {
 	pinned := c.pinned[op]
+	if pinned.Level1 == Natively { // what the backend cannot do is left to the model
+		pinned = Choice{}
+	}
 	if pinned.Level1 != Auto && (c.levels == nil || pinned.Level0 == Auto) {
 		return Choice{Level1: pinned.Level1}
 	}
@@ -84,7 +87,7 @@ func (c chooser) messages() chooser {
 	c.shared, c.together = false, false
 	pinned := make(Algorithms)
 	for op, choice := range c.pinned {
-		if choice.Level0 != SHM && choice.Level1 != SHM {
+		if choice.Level0 != SHM && choice.Level1 != SHM && choice.Level1 != Natively {
 			pinned[op] = choice
 		}
 	}

@@ -49,6 +49,9 @@ type Config struct {
 	// Shared is memory that the ranks of this host have mapped: those with this rank's number in Hosts, or all. The group needs one of its own, and does
 	// not close it. nil: none.
 	Shared Shared
+	// Native is what the backend does itself between all ranks. It is chosen wherever it can be, for host memory too: so it is for ranks whose bytes pass through
+	// their devices anyway. The Group closes it. nil: none.
+	Native Native
 	// Control tells ranks of each other's failures; nil: each finds out for itself, by the end of a peer's Comm or by Watchdog.
 	Control Control
 	// Scope makes the Control of a sub-group, by a name that its members have alike: then a failure in it is theirs alone. nil: it has Control.
@@ -131,6 +134,8 @@ func (c *Config) validate(size int) error {
 	faults = append(faults, c.Algorithms.validate())
 	for op, choice := range c.Algorithms {
 		fault(choice.Level0 == SHM && c.Shared == nil, "%v is pinned to %v, and the ranks of a host share no memory", op, choice)
+		fault(choice.Level1 == Natively && c.Native == nil, "%v is pinned to %v, and the backend has none", op, choice)
+		fault(choice.Level1 == Natively && c.RankOrder && op.reduces(), "%v is pinned to %v, which does not fold in the order of ranks", op, choice)
 		fault(choice.Level1 == SHM && (c.Shared == nil || len(c.Hosts) == size && !c.together()), "%v is pinned to %v, and the ranks do not all share memory", op, choice)
 	}
 	return errors.Join(faults...)

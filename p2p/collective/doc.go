@@ -16,7 +16,7 @@
 //
 // # Results
 //
-// A result has the same bits on all ranks that get it and in every run with the same ranks, lengths, algorithm and size of pieces: each element is reduced
+// A result has the same bits on all ranks that get it and in every run with the same ranks, lengths, algorithm (but native) and size of pieces: each element is reduced
 // in one place, in a fixed order, and copied. With Config.RankOrder the order is that of ranks in every algorithm, so that all of them give the same bits: the
 // contributions to a part meet at its owner, which folds them. (A NaN is only sure to be a NaN.) float16 and bfloat16 are folded in float32 and
 // rounded when they go on to the next rank, once a hop; with Mesh and with RankOrder that is once, and once more for an average. [Group.AllReduceAs] sends float32 as one of
@@ -31,6 +31,7 @@
 //	tree       binomial, whole messages; for tiny ones      allreduce broadcast reduce barrier
 //	pairwise   one partner at a time                        alltoall alltoallv
 //	shm        straight from memory that a host's ranks map all but scatter, gather, alltoallv and sparsereduce
+//	native     what the backend has itself                  allreduce reducescatter allgather broadcast reduce alltoall
 //
 // AllReduce, Reduce and Broadcast can be done in two levels where Config.Hosts says which ranks are closer together, with an algorithm for each. Scatter
 // and Gather are a root's exchange with everyone. A pure function of the operation, its bytes and the constants of [Link] chooses; it is the same
@@ -40,6 +41,12 @@
 // Where one rank's link is much slower than the others', [Plan] proposes a [Grouping] from a [Calibration], which [Group.Regroup] applies at the end of a step:
 // such a rank is apart (Config.Apart), owns no part of an AllReduce, and sends the next segment while it gets the last. Plan also finds hosts, and the order
 // of a ring.
+//
+// # The backend's own
+//
+// With Config.Native an operation is left to the backend, such as HCCL between NPUs, where it can do the type and the reduction, no order is asked for and no
+// other algorithm pinned. Ranks compare their calls first, since HCCL hangs where they differ. Buffers may be memory of the device then. Whether runs give
+// the same bits is HCCL's affair (HCCL_DETERMINISTIC); all ranks have the same.
 //
 // # Shared memory
 //
@@ -65,6 +72,6 @@
 //
 // # Goroutines and memory
 //
-// Run is one goroutine, and one that watches it. Buffers are host memory of any alignment, and belong to the group until the Work has ended. A group keeps as
+// Run is one goroutine, and one that watches it. Buffers are host memory of any alignment, or with native of a device, and belong to the group until the Work has ended. A group keeps as
 // much scratch memory as its largest operation needed: at most twice the operation's bytes, but all contributions at the root of a tree in rank order.
 package collective

@@ -111,7 +111,7 @@ func (g *Group) failure(ctx context.Context, err error) error {
 	if errors.Is(err, ErrMismatch) {
 		g.linger(ctx)
 	}
-	closing := g.cfg.Comm.Close()
+	closing := g.closeAll()
 	g.all.drain(ctx)
 	if told && (cause == nil || errors.Is(cause, ErrStalled)) {
 		err = g.settle(ctx, err)

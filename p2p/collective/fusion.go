@@ -86,8 +86,11 @@ func (g *Group) Fuse(cfg FusionConfig) (*Fusion, error) {
 // reduced at once; the last one waits for Flush.
 func (f *Fusion) Add(tensor p2p.Buffer) *Bucket {
 	if tensor.IsDevice() || tensor.Len()%f.cfg.DType.Size() != 0 {
-		a := f.g.check(AllReduce, f.cfg.DType).buffers(tensor, 1, tensor, 1)
-		b := &Bucket{done: make(chan struct{}), err: fmt.Errorf("fuse tensor: %w", a.err)}
+		err := errDevice
+		if !tensor.IsDevice() {
+			err = f.g.check(AllReduce, f.cfg.DType).buffers(tensor, 1, tensor, 1).err
+		}
+		b := &Bucket{done: make(chan struct{}), err: fmt.Errorf("fuse tensor: %w", err)}
 		close(b.done)
 		return b
 	}

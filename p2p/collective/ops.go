@@ -24,6 +24,9 @@ func (g *Group) allReduce(send, recv p2p.Buffer, t p2p.DType, r Reduction, tag u
 		}
 		return refused(AllReduce, a.err)
 	}
+	if g.natively(a.call) {
+		return g.postNative(a.call, send, recv, tag, after)
+	}
 	src, dst := send.Host(), recv.Host()
 	return g.postTagged(a.call, len(src), tag, func(t team, v vector) error {
 		return g.reduceAll(t, v, src, dst)
@@ -36,6 +39,9 @@ func (g *Group) ReduceScatter(send, recv p2p.Buffer, t p2p.DType, r Reduction) *
 	a := g.check(ReduceScatter, t).reduction(r).buffers(send, g.Size(), recv, 1)
 	if a.err != nil {
 		return refused(ReduceScatter, a.err)
+	}
+	if g.natively(a.call) {
+		return g.postNative(a.call, send, recv, 0, nil)
 	}
 	src, dst := send.Host(), recv.Host()
 	return g.post(a.call, len(src), func(t team, v vector) error {
@@ -53,6 +59,9 @@ func (g *Group) AllGather(send, recv p2p.Buffer, t p2p.DType) *Work {
 	if a.err != nil {
 		return refused(AllGather, a.err)
 	}
+	if g.natively(a.call) {
+		return g.postNative(a.call, send, recv, 0, nil)
+	}
 	src, dst := send.Host(), recv.Host()
 	return g.post(a.call, len(dst), func(t team, v vector) error {
 		parts := equal(len(src), t.size())
@@ -66,6 +75,9 @@ func (g *Group) Broadcast(buf p2p.Buffer, t p2p.DType, root int) *Work {
 	a := g.check(Broadcast, t).root(root).buffers(buf, 1, buf, 1)
 	if a.err != nil {
 		return refused(Broadcast, a.err)
+	}
+	if g.natively(a.call) {
+		return g.postNative(a.call, buf, buf, 0, nil)
 	}
 	data := buf.Host()
 	return g.post(a.call, len(data), func(t team, v vector) error {
@@ -84,6 +96,9 @@ func (g *Group) Reduce(send, recv p2p.Buffer, t p2p.DType, r Reduction, root int
 	}
 	if a = a.buffers(send, 1, recv, 1); a.err != nil {
 		return refused(Reduce, a.err)
+	}
+	if g.natively(a.call) {
+		return g.postNative(a.call, send, recv, 0, nil)
 	}
 	src, dst := send.Host(), recv.Host()
 	return g.post(a.call, len(src), func(t team, v vector) error {
@@ -149,6 +164,9 @@ func (g *Group) AlltoAll(send, recv p2p.Buffer, t p2p.DType) *Work {
 	a := g.check(AlltoAll, t).buffers(send, p, recv, p)
 	if a.err != nil {
 		return refused(AlltoAll, a.err)
+	}
+	if g.natively(a.call) {
+		return g.postNative(a.call, send, recv, 0, nil)
 	}
 	src, dst := send.Host(), recv.Host()
 	return g.post(a.call, len(src), func(t team, v vector) error {
@@ -253,10 +271,10 @@ func (a arguments) buffers(send p2p.Buffer, sendParts int, recv p2p.Buffer, recv
 	}
 	width := a.call.DType.Size()
 	part := send.Len() / sendParts
-	switch {
-	case send.IsDevice() || recv.IsDevice():
-		a.err = errDevice
-	case part*sendParts != send.Len() || part*recvParts != recv.Len() || part%width != 0:
+	if a.err = a.onDevice(send, recv); a.err != nil {
+		return a
+	}
+	if part*sendParts != send.Len() || part*recvParts != recv.Len() || part%width != 0 {
 		a.err = fmt.Errorf("%d bytes to send as %d parts, %d to receive as %d parts of %v: %w",
 			send.Len(), sendParts, recv.Len(), recvParts, a.call.DType, p2p.ErrLength)
 	}

@@ -14,7 +14,16 @@ func (g *Group) Close() error {
 	g.closed = true
 	g.mu.Unlock()
 	g.poke()
-	return g.cfg.Comm.Close()
+	return g.closeAll()
+}
+
+// closeAll closes what the group has for itself.
+func (g *Group) closeAll() error {
+	err := g.cfg.Comm.Close()
+	if g.cfg.Native != nil {
+		err = errors.Join(err, g.cfg.Native.Close())
+	}
+	return err
 }
 
 func (g *Group) poke() {

@@ -35,7 +35,11 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if simDir != "" {
+		_ = os.RemoveAll(simDir)
+	}
+	os.Exit(code)
 }
 
 // playRank is a rank in a process of its own.

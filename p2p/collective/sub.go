@@ -9,7 +9,7 @@ import (
 	"hcclps/p2p"
 )
 
-// Sub makes a group of some members, in the order of their new numbers, with a Comm of its own: it works beside this one, and has no Shared. Every
+// Sub makes a group of some members, in the order of their new numbers, with a Comm of its own: it works beside this one, and has neither Shared nor Native. Every
 // one of them calls Sub with the same ranks; this rank must be one. ctx bounds the making of the Comm. The caller runs the new group.
 func (g *Group) Sub(ctx context.Context, ranks []int) (*Group, error) {
 	sub, err := g.sub(ctx, ranks, func(c *Config) {
@@ -41,7 +41,7 @@ func (g *Group) sub(ctx context.Context, ranks []int, change func(*Config)) (*Gr
 		return nil, errors.New("the group has no way to open a comm for it")
 	}
 	sub := g.cfg
-	sub.Ranks, sub.Hosts, sub.Apart, sub.Open, sub.Shared = nil, nil, nil, nil, nil
+	sub.Ranks, sub.Hosts, sub.Apart, sub.Open, sub.Shared, sub.Native = nil, nil, nil, nil, nil, nil
 	sub.Algorithms = g.choose.messages().pinned
 	for i, r := range ranks {
 		if r < 0 || r >= g.Size() {

@@ -122,7 +122,9 @@ func (g *Group) post(c Call, bytes int, run func(t team, v vector) error) *Work 
 // postTagged is post for an operation with a tag that must agree too, and with something to do when it has ended.
 func (g *Group) postTagged(c Call, bytes int, tag uint32, run func(t team, v vector) error, after func(error)) *Work {
 	c.Group, c.Epoch = g.group, g.cfg.Epoch
-	c.Algorithm = g.choose.choose(c.Op, bytes)
+	if c.Algorithm == (Choice{}) {
+		c.Algorithm = g.choose.choose(c.Op, bytes)
+	}
 	c.RankOrder = g.cfg.RankOrder && c.Op.reduces()
 	if c.Plan = g.plan; tag != 0 {
 		c.Plan = g.planOf(tag)

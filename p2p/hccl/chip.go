@@ -3,6 +3,9 @@ package hccl
 import (
 	"fmt"
 	"strings"
+
+	"hcclps/p2p"
+	"hcclps/p2p/hccl/acl"
 )
 
 // family is a generation of chips, by what HCCL can do on it.
@@ -71,4 +74,24 @@ func agree(a, b hello) error {
 			min(a.Physical, b.Physical), max(a.Physical, b.Physical), a.Chip, ErrChip)
 	}
 	return nil
+}
+
+// reduces says whether HCCL folds elements of a type by an operator on every chip of the family, however its operators are expanded.
+func (f family) reduces(t acl.DataType, op acl.ReduceOp) bool {
+	switch t {
+	case acl.Float32, acl.Float16, acl.Int32:
+		return op != acl.Prod || f != familyA3
+	case acl.Int64:
+		return f == family910A || f == family910B || f == family950
+	case acl.BFloat:
+		return op != acl.Prod && (f == family910B || f == familyA3 || f == family950)
+	default:
+		return false
+	}
+}
+
+// Reduces says whether the AllReduce, Reduce and ReduceScatter of a World on devices of this kind take a type with an operator.
+func (d *Device) Reduces(t p2p.DType, op acl.ReduceOp) bool {
+	number, err := dataType(t)
+	return err == nil && familyOf(d.self.Chip).reduces(number, op)
 }

@@ -151,7 +151,7 @@ func Join(ctx context.Context, cfg Config, f Body) (err error) {
 	var runs sync.WaitGroup
 	defer runs.Wait()
 	defer stop(errDone)
-	pair, err := cfg.pair(running, &runs)
+	pair, device, err := cfg.pair(running, &runs)
 	if err != nil {
 		return err
 	}
@@ -170,6 +170,15 @@ func Join(ctx context.Context, cfg Config, f Body) (err error) {
 	group.Comm, group.Control, group.Epoch = comm, w, uint64(w.Epoch())
 	if err := cfg.links(ctx, &group); err != nil {
 		return err
+	}
+	if device != nil {
+		native, failed := backend.NewNative(ctx, comm, device, fmt.Sprintf("bench %s %d", filepath.Base(cfg.Dir), w.Epoch()))
+		if failed != nil {
+			return failed
+		}
+		if native != nil {
+			group.Native = native
+		}
 	}
 	if cfg.Transport == Shm && !cfg.Apart {
 		r, failed := backend.Share(ctx, comm, group.Hosts, region.Config{})
@@ -198,28 +207,30 @@ func (cfg Config) listen() string {
 	return "unix:" + filepath.Join(cfg.Dir, fmt.Sprintf("r%d.sock", cfg.Rank))
 }
 
-// pair is what makes the pairs of this rank. A device runs until ctx ends.
-func (cfg Config) pair(ctx context.Context, runs *sync.WaitGroup) (world.PairFunc, error) {
+// pair is what makes the pairs of this rank, and its device if it has one, which runs until ctx ends.
+func (cfg Config) pair(ctx context.Context, runs *sync.WaitGroup) (world.PairFunc, *hccl.Device, error) {
 	if cfg.Transport == HCCL {
 		device, err := hccl.Open(hccl.Config{Device: cfg.Rank})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		runs.Go(func() { _ = device.Run(ctx) }) // its pairs say why
 		return func(ctx context.Context, conns []net.Conn, rank int) (p2p.RunningComm, error) {
 			return device.Pair(ctx, conns[0], rank)
-		}, nil
+		}, device, nil
 	}
 	if cfg.Transport == TCP {
 		sums := tcp.Config{Checksum: tcp.ChecksumOff}
 		if cfg.Checksum {
 			sums.Checksum = tcp.ChecksumOn
 		}
-		return func(_ context.Context, conns []net.Conn, rank int) (p2p.RunningComm, error) { return sums.Pair(conns, rank), nil }, nil
+		return func(_ context.Context, conns []net.Conn, rank int) (p2p.RunningComm, error) {
+			return sums.Pair(conns, rank), nil
+		}, nil, nil
 	}
 	bulk, err := backend.NewBulk(backend.Config{Transport: backend.SHM, NoFallback: true})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return bulk.Pair, nil
+	return bulk.Pair, nil, nil
 }
