@@ -1,0 +1,175 @@
+package pstest_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"hcclps/p2p/backend"
+	"hcclps/p2p/link"
+	"hcclps/ps"
+	"hcclps/ps/reach"
+	"hcclps/ps/wire"
+	"hcclps/worker"
+)
+
+// BenchmarkCheckpoint keeps a table of 10^7 rows of dim 16, adagrad, while nobody trains: on the disk of the temporary folder and
+// in memory, fsync counted. Beside the rate it prints what the same number of bytes takes that are written one after the
+// other and synced, just before. The first one is full; of the deltas one in a hundred rows was touched, beside each
+// other or anywhere.
+func BenchmarkCheckpoint(b *testing.B) {
+	if testing.Short() {
+		b.Skip("10^7 rows want 4 GB and some seconds")
+	}
+	for _, place := range []struct{ name, dir string }{{"disk", os.TempDir()}, {"memory", "/dev/shm"}} {
+		b.Run(place.name, func(b *testing.B) { keepIn(b, place.dir) })
+	}
+}
+
+func keepIn(b *testing.B, in string) {
+	b.Helper()
+	dir, err := os.MkdirTemp(in, "hcclps-bench-")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = os.RemoveAll(dir) })
+	const rows = 10_000_000
+	l := local(b, ps.LocalConfig{Scratch: true, Shards: 4, Checkpoint: ps.CheckpointConfig{Dir: filepath.Join(dir, "kept"), Rate: -1}})
+	t := fill(b, l, rows)
+	to := operator(b, l)
+	b.Run("full", func(b *testing.B) {
+		rate := written(b, dir, rows*(16+4*2*dim))
+		measureKept(b, t, to, rate, func() {})
+	})
+	touch := func(key func(i int) uint64) func() {
+		return func() {
+			for at := 0; at < rows/100; at += batchKeys {
+				keys := make([]uint64, batchKeys)
+				for i := range keys {
+					keys[i] = key(at + i)
+				}
+				if err := t.c.Push(b.Context(), 1, nil, worker.Gradient{Table: t.table, Keys: keys, Values: t.values}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	}
+	b.Run("delta/clustered", func(b *testing.B) { measureKept(b, t, to, 0, touch(func(i int) uint64 { return uint64(i) })) })
+	b.Run("delta/random", func(b *testing.B) {
+		measureKept(b, t, to, 0, touch(func(i int) uint64 { return uint64(i)*100 + uint64(i)*7919%97 }))
+	})
+}
+
+// written is the rate in bytes a second at which so many bytes are written and synced.
+func written(b *testing.B, dir string, bytes int64) float64 {
+	b.Helper()
+	buf := make([]byte, 1<<20)
+	for i := range buf {
+		buf[i] = byte(i * 31)
+	}
+	f, err := os.Create(filepath.Join(dir, "plain"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	began := time.Now()
+	for n := int64(0); n < bytes; n += int64(len(buf)) {
+		if _, err := f.Write(buf); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := f.Sync(); err != nil {
+		b.Fatal(err)
+	}
+	rate := float64(bytes) / time.Since(began).Seconds()
+	if err := f.Close(); err != nil {
+		b.Fatal(err)
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		b.Fatal(err)
+	}
+	return rate
+}
+
+// measureKept makes one checkpoint. The time counts from its cut.
+func measureKept(b *testing.B, t *filled, to *reach.Cluster, plain float64, before func()) {
+	b.Helper()
+	for b.Loop() {
+		b.StopTimer()
+		before()
+		used := processTime(b)
+		var plan wire.Plan
+		ask(b, to, wire.KindPlan, wire.PlanRequest{SessionRef: wire.SessionRef{Job: "job"}, Plan: wire.Plan{Kind: wire.PlanCheckpoint}}, &plan)
+		for range 2 { // of the steps before the cut; the plan is two ahead
+			if err := t.c.Push(b.Context(), 1, nil); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.StartTimer()
+		s := ended(b, to, plan.Checkpoint)
+		b.StopTimer()
+		rate := float64(s.Bytes) / b.Elapsed().Seconds()
+		b.ReportMetric(float64(s.Bytes)/1e6, "MB-written")
+		b.ReportMetric(rate/(1<<20), "MiB/s")
+		b.ReportMetric((processTime(b) - used).Seconds(), "cpu-s")
+		if plain > 0 {
+			b.ReportMetric(plain/(1<<20), "plain-MiB/s")
+			b.ReportMetric(rate/plain, "of-plain")
+		}
+		b.StartTimer()
+	}
+}
+
+// operator reaches the leaders of a cluster.
+func operator(b *testing.B, l *ps.Local) *reach.Cluster {
+	b.Helper()
+	client, err := link.NewClient(link.Config{Network: l.Network(), Pair: backend.Pair, Cluster: l.Cluster(), ID: "operator"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ran := make(chan error, 1)
+	go func() { ran <- client.Run(ctx) }()
+	b.Cleanup(func() {
+		stop()
+		<-ran
+	})
+	to, err := reach.Discover(b.Context(), client, l.Addrs())
+	if err != nil {
+		b.Fatal(err)
+	}
+	return to
+}
+
+func ask(b *testing.B, to *reach.Cluster, kind wire.Kind, fields, reply any) {
+	b.Helper()
+	a, body, err := to.Meta(b.Context(), kind, fields, nil)
+	if err != nil || a.Status != wire.OK {
+		b.Fatalf("%v: %s, %v", a.Status, a.Detail, err)
+	}
+	if err := json.Unmarshal(body, reply); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// ended waits until a checkpoint is committed.
+func ended(b *testing.B, to *reach.Cluster, id uint64) wire.CheckpointStatus {
+	b.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for range tick.C {
+		var all wire.CheckpointsReply
+		ask(b, to, wire.KindCheckpoints, wire.CheckpointsRequest{}, &all)
+		for _, s := range all.Last {
+			if s.ID == id && s.State != "committed" {
+				b.Fatalf("checkpoint %d is %s: %s", id, s.State, s.Why)
+			}
+			if s.ID == id {
+				return s
+			}
+		}
+	}
+	return wire.CheckpointStatus{}
+}
