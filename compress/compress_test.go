@@ -76,6 +76,13 @@ func TestGolden(t *testing.T) {
 			fmt.Fprintf(&got, "rows %s %d %s\n", name, dim, hex.EncodeToString(frame))
 		}
 	}
+	for _, name := range codecs() {
+		frame, err := compress.AppendRows(nil, parse(t, name), []uint64{4, 6, 7}, x[:2*100+37], 100, 42) // the last row is short
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&got, "short rows %s %s\n", name, hex.EncodeToString(frame))
+	}
 	path := filepath.Join("testdata", "golden.txt")
 	if *rewrite {
 		if err := os.WriteFile(path, []byte(got.String()), 0o644); err != nil {

@@ -24,8 +24,9 @@
 // # Frames
 //
 // A code is bare: the two sides know codec and number of elements. A frame ([AppendFrame], [Open]) says what it holds and has a checksum. [Source] and [Sink] make and take a frame
-// piece by piece, as transfers of package p2p want it; codes of parts can also be put together where [Block] allows it. [AppendRows] makes frames of rows with their keys: a
-// row has its own scale, rows of fewer than 8 elements share one, and keys take their differences.
+// piece by piece, as transfers of package p2p want it; codes of parts can also be put together where [Block] allows it. [AppendRows] makes frames of rows with their keys, also
+// of some rows of a tensor that is kept so ([Feedback.AppendRows]): a row has its own scale, or those of the codec's blocks if whole ones make a row, rows of fewer than 8 elements share
+// one, topk and randomk take their share of all rows, and keys take their differences.
 //
 // Decoding checks every length, never panics on bytes from outside, and allocates at most 64 bytes for each that is given. Encoding refuses what is not finite, but for none and bf16,
 // which keep it; with a residual they refuse it too.

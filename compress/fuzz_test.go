@@ -27,7 +27,10 @@ func FuzzOpen(f *testing.F) {
 	for _, name := range []string{"none", "bf16", "fp16", "int8", "twobit", "onebit"} {
 		f.Add(rowsFrame(f, name, []uint64{1, 5, 1 << 40, math.MaxUint64}, normal(1, 12), 3), uint64(1), true)
 		f.Add(rowsFrame(f, name, []uint64{1, 5, 1 << 40, math.MaxUint64}, normal(1, 64), 16), uint64(1), true)
+		f.Add(rowsFrame(f, name, []uint64{1, 5, 1 << 40, math.MaxUint64}, normal(1, 60), 16), uint64(1), true) // the last row is short
 	}
+	f.Add(rowsFrame(f, "topk:0.2", []uint64{1, 5, 1 << 40, math.MaxUint64}, normal(1, 64), 16), uint64(1), true)
+	f.Add(rowsFrame(f, "randomk:0.2", []uint64{1, 5, 1 << 40, math.MaxUint64}, normal(1, 63), 16), uint64(1), true)
 	f.Fuzz(func(t *testing.T, b []byte, seed uint64, seal bool) {
 		if seal && len(b) > 4 {
 			b = slices.Clone(b)

@@ -12,6 +12,7 @@ import (
 
 	"hcclps/internal/vec"
 	"hcclps/ps/layout"
+	"hcclps/ps/update"
 	"hcclps/ps/wire"
 )
 
@@ -355,6 +356,48 @@ func TestRefusalsNameTheCulprit(t *testing.T) {
 			t.Errorf("another number of parts: %+v", a)
 		}
 		c.ok(&wire.Push{Target: target(0), Parts: 1, Rows: 1}, grad(7, 1, 1))
+	})
+}
+
+// TestPushesInCodes: what workers send in codes has, on every replica, the bits of what the codes decode to; a push that says less of its size than it takes, or too
+// much, is refused.
+func TestPushesInCodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, ids...)
+		c.startAll()
+		defer c.stopAll()
+		c.open(wire.JobParams{World: 2, Sync: wire.BSP, Parts: 1})
+		values := []float32{1, -3, 5, 7, 0.5, 0}
+		body := encodeCoded(t, "onebit", []wire.Section{{Table: 1, Dim: 2, Keys: []uint64{3, 4, 9}, Values: values}})
+		const plain = 3 * (8 + 2*4)
+		push := func(rank uint32, size uint64) wire.Answer {
+			a, _ := c.do(&wire.Push{Target: target(rank), Parts: 1, Rows: 1, Plain: size}, body)
+			return a
+		}
+		for _, size := range []uint64{0, plain - 8, 1 << 40} {
+			if a := push(0, size); a.Status != wire.Refused {
+				t.Errorf("%d bytes announced: %+v", size, a)
+			}
+		}
+		before := c.rows(&wire.Pull{Target: target(0)}, 3, 4, 9)
+		done := make(chan wire.Answer)
+		go func() { done <- push(1, plain) }()
+		if a := push(0, plain); a.Status != wire.OK {
+			t.Fatalf("%+v", a)
+		}
+		if a := <-done; a.Status != wire.OK {
+			t.Fatalf("%+v", a)
+		}
+		var r update.Reducer
+		sections, err := r.Sections(body)
+		c.must(err)
+		after := c.rows(&wire.Pull{Target: target(0), Step: 1, Own: 1}, 3, 4, 9)
+		for i, g := range sections[0].Values { // two workers of a row each give the same: the mean is that
+			if want := before[i] - g; after[i] != want {
+				t.Errorf("weight %d: %v, want %v - %v", i, after[i], before[i], g)
+			}
+		}
+		c.same()
 	})
 }
 

@@ -70,6 +70,8 @@ func (g *Group) decode(c *contribution, plain uint64) error {
 	if uint64(n) > plain {
 		return fmt.Errorf("it decodes to %d bytes, and was announced with %d", n, plain)
 	}
-	c.plain = g.memory.Get(n)
-	return update.Decode(c.sections, c.plain)
+	return update.Decode(c.sections, func(n int) []byte {
+		c.plain = g.memory.Get(n)
+		return c.plain
+	})
 }

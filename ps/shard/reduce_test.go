@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"hcclps/compress"
 	"hcclps/ps/update"
 	"hcclps/ps/wire"
 )
@@ -39,10 +40,32 @@ func randomBodies(r *rand.Rand, workers int) [][]wire.Section {
 	return bodies
 }
 
+// encodeCoded is encodeSections of codes; of no codec it is encodeSections.
+func encodeCoded(t *testing.T, codec string, sections []wire.Section) []byte {
+	t.Helper()
+	if codec == "" {
+		return encodeSections(sections)
+	}
+	c, err := compress.Parse(codec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b []byte
+	for _, s := range sections {
+		code, err := compress.AppendRows(nil, c, s.Keys, s.Values, s.Dim, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b = wire.AppendSection(b, wire.Section{Table: s.Table, Dim: s.Dim, Rows: len(s.Keys), Code: code})
+	}
+	return b
+}
+
 // TestSumAndContributionsGiveTheSameBits applies the same steps in both forms,
-// with every optimizer.
+// with every optimizer, and with contributions in codes.
 func TestSumAndContributionsGiveTheSameBits(t *testing.T) {
-	for _, opt := range []string{"sgd", "adagrad", "adam"} {
+	for _, how := range [][2]string{{"sgd"}, {"adagrad"}, {"adam"}, {"adam", "onebit"}, {"sgd", "int8"}, {"adagrad", "topk:0.5"}} {
+		opt, codec := how[0], how[1]
 		r := rand.New(rand.NewPCG(7, 9))
 		a, b := NewState(StateConfig{HashSeed: 1}), NewState(StateConfig{HashSeed: 1})
 		index := uint64(0)
@@ -72,14 +95,18 @@ func TestSumAndContributionsGiveTheSameBits(t *testing.T) {
 		var red update.Reducer
 		for step := range uint64(50) {
 			bodies := randomBodies(r, 5)
-			if len(bodies[0]) > 0 {
+			if len(bodies[0]) > 0 && codec == "" {
 				bodies[0][0].Values[0] = math.MaxFloat32
 			}
 			it.Step, it.Payloads = step, nil
-			for _, s := range bodies {
-				it.Payloads = append(it.Payloads, encodeSections(s))
-			}
 			red.Reset()
+			for i, s := range bodies {
+				it.Payloads = append(it.Payloads, encodeCoded(t, codec, s))
+				var err error
+				if bodies[i], err = red.Sections(it.Payloads[i]); err != nil {
+					t.Fatal(err)
+				}
+			}
 			sum, err := red.Merge(bodies)
 			if err != nil {
 				t.Fatal(err)

@@ -35,30 +35,50 @@ func PlainSize(sections []wire.Section) (int, error) {
 // plain is the bytes of a section's keys and values, a multiple of 8.
 func plain(s *wire.Section) int { return (8*s.Rows + 4*s.Rows*s.Dim + 7) &^ 7 }
 
-// Decode decodes the coded sections of a body, in place. room is memory for that at a multiple of 8 bytes, as much as PlainSize says. Values may be not finite.
-func Decode(sections []wire.Section, room []byte) error {
+// Decode decodes the coded sections of a body, in place. room gives memory for all at a multiple of 8 bytes, as much as PlainSize says; it is asked when the frames are whole. Values
+// may be not finite.
+func Decode(sections []wire.Section, room func(n int) []byte) error {
+	n, err := PlainSize(sections)
+	if err != nil || n == 0 {
+		return err
+	}
+	frames := make([]compress.Frame, len(sections))
+	for i := range sections {
+		if sections[i].Code == nil {
+			continue
+		}
+		if frames[i], err = open(&sections[i]); err != nil {
+			return fmt.Errorf("table %d: %w", sections[i].Table, err)
+		}
+	}
+	memory := room(n)
 	for i := range sections {
 		s := &sections[i]
 		if s.Code == nil {
 			continue
 		}
 		n := plain(s)
-		if err := decode(s, room[:n]); err != nil {
+		if err := decode(s, frames[i], memory[:n]); err != nil {
 			return fmt.Errorf("table %d: %w", s.Table, err)
 		}
-		room = room[n:]
+		memory = memory[n:]
 	}
 	return nil
 }
 
-func decode(s *wire.Section, room []byte) error {
+// open checks that a section's frame is what the section says.
+func open(s *wire.Section) (compress.Frame, error) {
 	f, rest, err := compress.Open(s.Code)
 	if err != nil {
-		return err
+		return f, err
 	}
 	if len(rest) > 0 || !f.Rows || f.Shape[0] != s.Rows || f.Shape[1] != s.Dim {
-		return fmt.Errorf("a frame of shape %v and %d bytes behind it, want %d rows of %d values: %w", f.Shape, len(rest), s.Rows, s.Dim, ErrUnfit)
+		return f, fmt.Errorf("a frame of shape %v and %d bytes behind it, want %d rows of %d values: %w", f.Shape, len(rest), s.Rows, s.Dim, ErrUnfit)
 	}
+	return f, nil
+}
+
+func decode(s *wire.Section, f compress.Frame, room []byte) error {
 	keys := vec.Uint64s(room[:8*s.Rows])
 	values := vec.Floats(room[8*s.Rows:][:4*s.Rows*s.Dim])
 	if _, err := f.Keys(keys[:0]); err != nil {
@@ -79,11 +99,7 @@ func (r *Reducer) Sections(body []byte) ([]wire.Section, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := PlainSize(sections)
-	if err != nil || n == 0 {
-		return sections, err
-	}
-	return sections, Decode(sections, r.room(n))
+	return sections, Decode(sections, r.room)
 }
 
 // room is n bytes until the next Reset.

@@ -38,3 +38,29 @@ func TestPickedRowsAreASection(t *testing.T) {
 		}
 	}
 }
+
+// TestCodedSections: a code comes back as it was, with what the head says of it, beside sections without one.
+func TestCodedSections(t *testing.T) {
+	for n := range 20 {
+		code := bytes.Repeat([]byte{7}, n)
+		plain := wire.Section{Table: 9, Dim: 1, Keys: []uint64{5}, Values: []float32{2}}
+		coded := wire.Section{Table: 8, Dim: 3, Rows: 6, Code: code}
+		b := wire.AppendSection(wire.AppendSection(nil, coded), plain)
+		if want := wire.CodedSize(n) + wire.SectionSize(1, 1); len(b) != want {
+			t.Errorf("code of %d bytes: %d bytes, want %d", n, len(b), want)
+		}
+		got, err := wire.DecodeSections(b)
+		if err != nil || len(got) != 2 || got[0].Table != 8 || got[0].Dim != 3 || got[0].Rows != 6 || !bytes.Equal(got[0].Code, code) || got[0].Keys != nil || got[1].Code != nil {
+			t.Fatalf("code of %d bytes: %+v, %v", n, got, err)
+		}
+		for cut := range len(b) {
+			if s, err := wire.DecodeSections(b[:cut]); err == nil && cut != wire.CodedSize(n) && cut > 0 {
+				t.Errorf("code of %d bytes, cut at %d of %d: %+v", n, cut, len(b), s)
+			}
+		}
+		b[16+7] = 1 // a length that nothing has
+		if _, err := wire.DecodeSections(b); err == nil {
+			t.Error("a code of 2^56 bytes was taken")
+		}
+	}
+}

@@ -253,6 +253,7 @@ func FuzzDecodeEntry(f *testing.F) {
 
 func FuzzDecodeSections(f *testing.F) {
 	f.Add(wire.AppendSection(wire.AppendSection(nil, wire.Section{Table: 1, Keys: []uint64{1, 2}}), wire.Section{Table: 2, Dim: 1, Keys: []uint64{1}, Values: []float32{1}}))
+	f.Add(wire.AppendSection(nil, wire.Section{Table: 3, Dim: 2, Rows: 4, Code: []byte("a frame")}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		sections, err := wire.DecodeSections(b)
 		if err != nil {
