@@ -3,14 +3,13 @@ package p2p_test
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math"
 	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"hcclps/internal/vec"
 	"hcclps/p2p"
 	"hcclps/p2p/inproc"
 	"hcclps/p2p/p2ptest"
@@ -81,24 +80,18 @@ func TestCodecAndWireOverlap(t *testing.T) {
 	}
 }
 
-// toHalf is a codec that does real work: float32 to their upper 16 bits, rounded, and back.
+// toHalf is a codec that does real work: float32 to their upper 16 bits, rounded, and back, added to what is there.
 type toHalf []float32
 
 func (c toHalf) Len() int { return 2 * len(c) }
 
 func (c toHalf) Fill(off int, p []byte) error {
-	src := c[off/2:]
-	for i := 0; i+1 < len(p); i += 2 {
-		binary.LittleEndian.PutUint16(p[i:], uint16((math.Float32bits(src[i/2])+1<<15)>>16))
-	}
+	vec.EncodeBF16(p, c[off/2:][:len(p)/2])
 	return nil
 }
 
 func (c toHalf) Take(off int, p []byte) error {
-	dst := c[off/2:]
-	for i := 0; i+1 < len(p); i += 2 {
-		dst[i/2] += math.Float32frombits(uint32(binary.LittleEndian.Uint16(p[i:])) << 16)
-	}
+	vec.AddBF16(c[off/2:][:len(p)/2], p)
 	return nil
 }
 
