@@ -262,7 +262,7 @@ func (c *Client) openLocal(ctx, run context.Context, bulk *backend.Bulk) (err er
 			return err
 		}
 	}
-	c.local.peers, err = openPeers(ctx, c.cfg, meeting, bulk.Pair, func(part func(context.Context) error) { c.run(run, part) })
+	c.local.peers, err = openPeers(ctx, c.cfg, meeting, bulk, func(part func(context.Context) error) { c.run(run, part) })
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"log/slog"
 	"slices"
@@ -22,6 +23,7 @@ import (
 type peers struct {
 	cfg    Config
 	log    *slog.Logger
+	bulk   *backend.Bulk
 	start  func(part func(context.Context) error) // gives a part a goroutine that Close waits for
 	world  *world.World
 	mu     sync.Mutex // guards group against others than the goroutine that trains
@@ -36,10 +38,10 @@ type peers struct {
 }
 
 // openPeers meets the other workers; servers, which may be nil, tell where if nobody else does.
-func openPeers(ctx context.Context, cfg Config, servers *cluster, pair world.PairFunc, start func(part func(context.Context) error)) (*peers, error) {
+func openPeers(ctx context.Context, cfg Config, servers *cluster, bulk *backend.Bulk, start func(part func(context.Context) error)) (*peers, error) {
 	at := cfg.Meet
 	at.Rank, at.Size, at.Job, at.Info, at.Logger = cfg.Rank, cfg.World, cfg.Job, fmt.Sprintf("%s, %s", cfg.Worker, owner()), cfg.Logger
-	at.Network, at.Pair = cfg.Network, pair
+	at.Network, at.Pair = cfg.Network, bulk.Pair
 	at.Timeout = cmp.Or(at.Timeout, cfg.Deadline)
 	if at.Master == "" && servers != nil {
 		at.Register = notes{servers, cfg.Job}
@@ -49,7 +51,7 @@ func openPeers(ctx context.Context, cfg Config, servers *cluster, pair world.Pai
 	if err != nil {
 		return nil, err
 	}
-	p := &peers{cfg: cfg, log: cfg.Logger, start: start}
+	p := &peers{cfg: cfg, log: cfg.Logger, bulk: bulk, start: start}
 	ctx, cancel := context.WithTimeout(ctx, cfg.Deadline)
 	defer cancel()
 	return p, p.form(ctx, w)
@@ -77,9 +79,13 @@ func (p *peers) form(ctx context.Context, w *world.World) error {
 	if err != nil {
 		return errors.Join(err, comm.Close())
 	}
+	native, err := p.native(ctx, comm, memory)
+	if err != nil {
+		return errors.Join(err, comm.Close())
+	}
 	g, err := collective.New(collective.Config{
 		Comm: comm, Hosts: w.Hosts(), Epoch: uint64(w.Epoch()), Algorithms: p.cfg.Algorithms, RankOrder: p.cfg.RankOrder,
-		Transport: p.transport(), Measured: links, Apart: apart, Shared: memory, Watchdog: p.cfg.Deadline, Control: w, Logger: p.log, Trace: p.cfg.Trace,
+		Transport: p.transport(), Measured: links, Apart: apart, Shared: memory, Native: native, Watchdog: p.cfg.Deadline, Control: w, Logger: p.log, Trace: p.cfg.Trace,
 	})
 	if err == nil {
 		p.mu.Lock()
@@ -92,6 +98,9 @@ func (p *peers) form(ctx context.Context, w *world.World) error {
 		if err == nil {
 			p.halves[t], err = g.Fuse(collective.FusionConfig{DType: p2p.Float32, Reduction: collective.Sum, Wire: t})
 		}
+	}
+	if err != nil && native != nil {
+		err = errors.Join(err, native.Close())
 	}
 	if err != nil {
 		return errors.Join(err, comm.Close())
@@ -121,6 +130,19 @@ func (p *peers) share(ctx context.Context, comm p2p.Comm) (collective.Shared, er
 	}
 	p.memory = r
 	return r, nil
+}
+
+// native is the collectives of the devices that all workers have, where bytes pass through those anyway; else nil.
+func (p *peers) native(ctx context.Context, comm p2p.Comm, memory collective.Shared) (collective.Native, error) {
+	if t := p.cfg.Bulk.Transport; t == backend.TCP || t == backend.SHM || memory != nil {
+		return nil, nil
+	}
+	name := fmt.Sprintf("steps %08x of epoch %d", crc32.ChecksumIEEE([]byte(p.cfg.Job)), p.world.Epoch())
+	n, err := p.bulk.Native(ctx, comm, name)
+	if err != nil || n == nil {
+		return nil, err
+	}
+	return n, nil
 }
 
 // release lets go of the memory of the last group. It is called when nobody uses that any more, and waits for the group's end.
