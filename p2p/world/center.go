@@ -24,6 +24,7 @@ type center struct {
 	mu       sync.Mutex
 	seats    map[uint64]*seat // who has a connection, by process
 	arrivals int
+	terms    *hello // of who has come first, since when somebody was here
 	notes    []string
 	waiting  int // newcomers that members know of
 
@@ -34,6 +35,7 @@ type center struct {
 	processes []uint64        // by rank; nil if another center made the epoch
 	size      int             // its ranks
 	awaited   map[int]bool    // ranks that are not known to be dead and have not come for the next epoch
+	gone      map[int]string  // ranks that have left in good order, for people
 	failed    bool            // there is a verdict
 	scopes    map[string]bool // that have one of their own
 
@@ -46,12 +48,15 @@ type seat struct {
 	process uint64
 	born    uint32 // epoch in which it came in; 0: it is new
 	number  int    // its rank then: with born the order of processes, for ever
-	claim   int    // the rank it was started as
-	order   int    // of arrival
-	rank    int    // in the epoch under way; negative: not in it
-	come    bool   // it waits for the next epoch
-	left    bool   // in good order
-	evicted bool   // what is posted still goes out
+	claim   int    // the rank that it says it has
+	name    string
+	order   int       // of arrival
+	rank    int       // in the epoch under way; negative: not in it
+	come    bool      // it waits for the next epoch
+	left    bool      // in good order
+	rival   uint64    // a member of the same name, which is to be dead before this one may wait; 0: none
+	until   time.Time // by then
+	evicted bool      // what is posted still goes out
 
 	sink sink
 	line *line              // nil of the member in the center's own process
@@ -62,7 +67,7 @@ type seat struct {
 type sink interface{ post(f frame) }
 
 func newCenter(cfg *Config, d *door) *center {
-	c := &center{cfg: *cfg, door: d, kick: make(chan struct{}, 1), seats: make(map[uint64]*seat), awaited: make(map[int]bool), scopes: make(map[string]bool), own: -1}
+	c := &center{cfg: *cfg, door: d, kick: make(chan struct{}, 1), seats: make(map[uint64]*seat), awaited: make(map[int]bool), gone: make(map[int]string), scopes: make(map[string]bool), own: -1}
 	c.poll = newPolls()
 	return c
 }
@@ -84,6 +89,9 @@ func (c *center) admit(h hello, to sink) (*seat, string) {
 		return nil, why
 	}
 	c.cfg.Job = h.job // of a Host that was not told: that of whoever comes first
+	if len(c.seats) == 0 || c.terms == nil {
+		c.terms = &h
+	}
 	if old := c.seats[h.id]; old != nil {
 		c.remove(old, "its connection broke", true)
 		closeLine(old)
@@ -91,9 +99,10 @@ func (c *center) admit(h hello, to sink) (*seat, string) {
 	c.arrivals++
 	s := &seat{
 		member: member{address: h.address, host: h.host, info: h.info}, process: h.id, born: h.born, number: int(h.number),
-		claim: h.from, order: c.arrivals, rank: -1, come: true, sink: to,
+		claim: h.from, name: h.name, order: c.arrivals, rank: -1, come: true, sink: to,
 	}
 	s.line, _ = to.(*line)
+	c.meetRival(s)
 	c.seats[h.id] = s
 	if h.epoch > 0 {
 		c.returns(h)
@@ -109,6 +118,8 @@ func (c *center) misfit(h hello) string {
 		return fmt.Sprintf("this is the rendezvous (%s), the caller (%s) takes it for a rank", c.cfg.Info, h.info)
 	case h.job != c.cfg.Job && c.cfg.Job != "":
 		return fmt.Sprintf("the rendezvous (%s) is for job %q, rank %d (%s) is of %q", c.cfg.Info, c.cfg.Job, h.from, h.info, h.job)
+	case len(c.seats) > 0 && c.terms != nil && h.terms != c.terms.terms:
+		return c.otherTerms(&h)
 	case len(c.seats) >= MaxSize && c.seats[h.id] == nil:
 		return fmt.Sprintf("the rendezvous (%s) has %d processes already", c.cfg.Info, len(c.seats))
 	}
@@ -221,9 +232,10 @@ func (c *center) heard(s *seat, f frame) error {
 	}
 	switch f.kind {
 	case kindFailed:
-		c.judge(s.rank, f.scope, f.text)
+		c.judge(c.blamed(s, f.text), f.scope, f.text)
 	case kindLeft:
 		s.left = true
+		c.gone[s.rank] = s.info
 		delete(c.awaited, s.rank)
 		c.poll.gone(s)
 		c.post(frame{kind: kindLeft, rank: s.rank, text: f.text}, s)

@@ -48,6 +48,9 @@ type Config struct {
 	Stripes int      // connections of a pair, default 1
 	Job     string   // what the world works at, at most 255 bytes: ranks of different jobs do not make a world
 	Info    string   // for people, in errors; default host name and process id
+	Name    string   // of this process in the job: a second one of that name is not let in while this one lives; "": nobody minds
+	// Terms are what all ranks must have alike, each as "name=value", at most 512 bytes together. A rank that has others is refused by name.
+	Terms []string
 
 	Timeout   time.Duration // bound of Open and of Rebuild beside their context, default 2 min
 	Gather    time.Duration // default 10 s: so long survivors wait in Rebuild for a rank that is not known to be dead
@@ -112,13 +115,19 @@ func (c *Config) setDefaults(rank bool) error {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	c.describe()
-	for _, s := range []string{c.Job, c.Host, c.Advertise} {
+	if n := len(c.terms()); n > maxTerms {
+		fault("terms have %d bytes, at most %d", n, maxTerms)
+	}
+	for _, s := range []string{c.Job, c.Host, c.Advertise, c.Name} {
 		if len(s) > maxName {
-			fault("%.40q... has %d bytes, a job, host or address at most %d", s, len(s), maxName)
+			fault("%.40q... has %d bytes, a job, host, address or name at most %d", s, len(s), maxName)
 		}
 	}
 	return errors.Join(faults...)
 }
+
+// terms is what all ranks must have alike as it is sent.
+func (c *Config) terms() string { return strings.Join(c.Terms, "\n") }
 
 // where the world meets, for people.
 func (c *Config) where() string {

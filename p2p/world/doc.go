@@ -12,7 +12,7 @@
 // # Rendezvous
 //
 // A world meets at Master. A [Host] listens there, or else the process of rank 0; the others dial it until it is there, and say who they are. It refuses
-// a caller of another version, job or world size, and a second one that claims a rank; the error names both. When all are there it tells each rank of all,
+// a caller of another version, job or world size, or with other [Config.Terms], and a second one that claims a rank; the error names both. When all are there it tells each rank of all,
 // and the number of this world, drawn at random, and its epoch. A rank that dies before that is missing again. Who waits in vain says which ranks are
 // missing.
 //
@@ -30,7 +30,7 @@
 //
 // Every rank keeps its connection to the rendezvous. Both send heartbeats every 500 ms, and 2 s of silence, or the end of the connection, is death. The
 // rendezvous tells all, so that a death is heard within 3 s; the first one is the World's verdict. [World.Fail] is the same for a rank that cannot go on.
-// When the rendezvous is lost, the verdict is on the rank in whose process it was, or on none. A rank whose Run ends has left, which is no failure; after the
+// A rank that has left and is missed, as who fails because of it says, is the verdict, not that one. When the rendezvous is lost, the verdict is on the rank in whose process it was, or on none. A rank whose Run ends has left, which is no failure; after the
 // rank with the rendezvous has left, deaths are no longer heard of, but through Comms.
 //
 // A World that has failed stays so. Its Comms die of the verdict; Positions can still be asked for, until Run ends.
@@ -42,7 +42,7 @@
 // # Epochs
 //
 // [World.Rebuild] makes the next epoch of the ranks that call it, the survivors, and of new processes that wait in Open: a restarted one is new, and the
-// rank it was started as means nothing then. The rendezvous waits for all ranks that are not known to be dead, at most for Gather (10 s; with a Register a silent one is not), and tells those that
+// rank it was started as means nothing then. With a [Config.Name] it is refused if one of that name lives, which has Suspect and a Heartbeat to show that. The rendezvous waits for all ranks that are not known to be dead, at most for Gather (10 s; with a Register a silent one is not), and tells those that
 // did not come that the others go on without them; such a straggler is refused, by name, and may Open anew. A rank that waits there for 2 s with
 // nobody dead becomes the verdict of the old epoch, so that the others notice. Ranks are dense, and in the order in which processes came into the world.
 //
@@ -67,7 +67,8 @@
 // most 4096, and so many bytes:
 //
 //	hello:  "hcwd", u16 version 2, u8 purpose, u8 stripe, u8 stripes, u16 attempt, u32 from, u32 to, u32 world size, u64 id, u32 epoch,
-//	        u32 born, u32 number, u32 dead, u32 lost, u64 last, text job, text address, text host, text comm, text ranks, text info
+//	        u32 born, u32 number, u32 dead, u32 lost, u64 last, text job, text address, text host, text comm, text ranks, text info,
+//	        text name, text terms
 //	answer: "hcwd", u16 version, u8 1 if refused, text refusal
 //
 // Purpose 1 is joining: id is drawn by the process, address is where it listens, host the machine it is on; stripe to attempt, to, comm and ranks are zero.

@@ -22,6 +22,7 @@ func (c *center) forming() bool {
 
 // consider makes the next epoch if all are there whom it waits for. It is called after every change.
 func (c *center) consider() {
+	c.endRivalries()
 	survivors, newcomers, busy := c.count()
 	if survivors == 0 {
 		c.since = time.Time{}
@@ -142,6 +143,9 @@ func (c *center) ordered() []*seat {
 func (c *center) seal(id uint64) {
 	all := c.ordered()
 	for _, s := range c.seats {
+		if s.rival != 0 {
+			continue
+		}
 		if !s.come && !s.left {
 			s.sink.post(frame{kind: kindFailed, rank: max(s.rank, 0), text: fmt.Sprintf("it did not come for epoch %d within %v: %d ranks went on without it", c.epoch+1, c.cfg.Gather, len(all))})
 		}
@@ -155,6 +159,7 @@ func (c *center) seal(id uint64) {
 	c.processes = nil
 	clear(c.scopes)
 	clear(c.awaited)
+	clear(c.gone)
 	for r, s := range all {
 		s.come, s.rank, c.awaited[r] = false, r, true
 		if s.born == 0 {
@@ -231,6 +236,17 @@ func (c *center) clock(ctx context.Context) {
 func (c *center) due() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	at := c.gathered()
+	for _, s := range c.seats {
+		if s.rival != 0 && (at.IsZero() || s.until.Before(at)) {
+			at = s.until
+		}
+	}
+	return at
+}
+
+// gathered is when who has come for the next epoch has waited long enough for something.
+func (c *center) gathered() time.Time {
 	if c.since.IsZero() {
 		return time.Time{}
 	}

@@ -13,7 +13,10 @@ const version = 2
 // helloMagic begins a hello and its answer. It and the version after it stay where they are in every version.
 const helloMagic = "hcwd"
 
-const maxStripes = 16
+const (
+	maxStripes = 16
+	maxTerms   = 512 // bytes of what all ranks must have alike
+)
 
 // purpose says what a connection is for. The values are on the wire.
 type purpose uint8
@@ -45,6 +48,10 @@ type hello struct {
 	dead   uint32 // the rank that it holds for dead, plus 1; 0: none
 	lost   uint32 // the rank with the rendezvous that it has lost, plus 1; 0: none
 
+	// Of a joining rank:
+	name  string // that no two have at a time; "": none
+	terms string // what all ranks must have alike: lines of name=value
+
 	// Of a pair:
 	epoch           uint32 // and of one that comes back: that of its last world
 	comm            string
@@ -56,7 +63,7 @@ type hello struct {
 // encode makes the message, its length before it. A name that is too long is an error.
 func (h hello) encode() ([]byte, error) {
 	names := []string{h.job, h.address, h.host, h.comm}
-	for _, s := range names {
+	for _, s := range append(names, h.name) {
 		if len(s) > maxName {
 			return nil, fmt.Errorf("encode hello: %.40q... has %d bytes, at most %d", s, len(s), maxName)
 		}
@@ -79,7 +86,7 @@ func (h hello) encode() ([]byte, error) {
 	for _, s := range append(names, clip(h.ranks), clip(h.info)) {
 		b = appendBlock(b, s)
 	}
-	return sealed(b), nil
+	return sealed(appendBlock(appendBlock(b, h.name), h.terms)), nil
 }
 
 // errVersion marks a hello or an answer of another version.
@@ -102,6 +109,7 @@ func decodeHello(b []byte) (hello, error) {
 	h.last = d.u64()
 	h.job, h.address, h.host, h.comm = d.str(maxName), d.str(maxName), d.str(maxName), d.str(maxName)
 	h.ranks, h.info = d.str(maxText), d.str(maxText)
+	h.name, h.terms = d.str(maxName), d.str(maxTerms)
 	if err := d.end(); err != nil {
 		return hello{}, fmt.Errorf("decode hello: %w", err)
 	}

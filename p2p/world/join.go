@@ -260,7 +260,7 @@ func (j *joiner) hello(ctx context.Context) (hello, error) {
 	}
 	h := hello{
 		purpose: joining, job: j.cfg.Job, from: j.cfg.Rank, size: j.cfg.Size, id: j.self.process,
-		address: j.address(), host: j.cfg.Host, info: j.cfg.Info,
+		address: j.address(), host: j.cfg.Host, info: j.cfg.Info, name: j.cfg.Name, terms: j.cfg.terms(),
 	}
 	if j.past != nil {
 		h.from, h.size, h.last, h.epoch = j.past.rank, len(j.past.members), j.past.id, j.past.epoch

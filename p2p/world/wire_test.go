@@ -22,7 +22,7 @@ func sampleHellos() []hello {
 	return []hello{
 		{
 			version: version, purpose: joining, job: "train", from: 3, size: 8, id: 0x0102030405060708,
-			address: "10.0.0.3:4001", host: "c boot", info: "c, process 7",
+			address: "10.0.0.3:4001", host: "c boot", info: "c, process 7", name: "worker 3", terms: "mode=ring\nseed=1",
 		},
 		{
 			version: version, purpose: pairing, job: "train", from: 1, to: 3, size: 8, id: 0x1112131415161718, epoch: 2,
@@ -175,7 +175,7 @@ func TestLongestFrame(t *testing.T) {
 	if f, err := newFrameReader(bytes.NewReader(b)).next(); err != nil || f.host != name || f.text != text[:maxText] {
 		t.Errorf("%+v, %v", f, err)
 	}
-	if h, err := (hello{purpose: joining, job: name, address: name, host: name, info: text}).encode(); err != nil || len(h) > maxHello {
+	if h, err := (hello{purpose: joining, job: name, address: name, host: name, info: text, ranks: text, comm: name, name: name, terms: strings.Repeat("t", maxTerms)}).encode(); err != nil || len(h) > maxHello {
 		t.Errorf("%d bytes: %v", len(h), err)
 	}
 	if _, err := (hello{comm: name + "n"}).encode(); err == nil {

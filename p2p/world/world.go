@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // World is one epoch of membership: ranks that know each other. Its methods may be called by any number of goroutines.
@@ -28,7 +29,8 @@ type World struct {
 	questions *questions
 	waiting   atomic.Int64 // newcomers
 	gone      atomic.Bool  // the rendezvous is
-	moved     atomic.Bool  // but to another place
+	pulse     pulse
+	moved     atomic.Bool // but to another place
 
 	wake    chan struct{} // one token: fresh has changed
 	quit    chan struct{} // closed when Rebuild takes over
@@ -87,7 +89,7 @@ func newWorld(j *joiner) *World {
 	w := &World{
 		cfg: *j.cfg, self: j.self, table: j.table, rank: j.table.rank, hosts: number(j.table.members),
 		link: j.link, center: j.center, local: j.local, ln: j.ln, lobby: newLobby(), fate: newFate(), questions: newQuestions(),
-		wake: make(chan struct{}, 1), quit: make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{}),
+		pulse: pulse{began: time.Now()}, wake: make(chan struct{}, 1), quit: make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{}),
 		names: make(map[string]bool), scopes: make(map[string]*Scope), comms: make(map[*Comm]struct{}),
 	}
 	w.cfg.Logger.Info("world formed", "rank", w.rank, "size", w.Size(), "epoch", w.table.epoch, "hosts", slices.Max(w.hosts)+1)
@@ -175,6 +177,7 @@ func (w *World) run(ctx context.Context) error {
 		all.Go(func() { w.lost(w.link.run(inner, w.heard)) })
 		all.Go(func() { w.lobby.serve(inner, w) })
 	}
+	all.Go(func() { w.pulse.run(inner, w.cfg.Heartbeat) })
 	w.tend(ctx, &all)
 	leaves := w.stop()
 	if leaves && w.link != nil {
