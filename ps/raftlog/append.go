@@ -3,11 +3,12 @@ package raftlog
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"slices"
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
+
+	"hcclps/internal/vec"
 )
 
 // StoreLog appends one entry.
@@ -118,7 +119,7 @@ func sumOf(e *raft.Log) uint32 {
 	if len(e.Extensions) == 4 {
 		return binary.LittleEndian.Uint32(e.Extensions)
 	}
-	return crc32.Checksum(e.Data, castagnoli)
+	return vec.CRC32C(0, e.Data)
 }
 
 // append writes one entry; touched collects the segments to be synced.

@@ -3,10 +3,10 @@ package raftlog
 import (
 	"cmp"
 	"fmt"
-	"hash/crc32"
 	"slices"
 	"sync/atomic"
 
+	"hcclps/internal/vec"
 	"hcclps/ps/corrupt"
 )
 
@@ -179,7 +179,7 @@ func (w *walk) check(g *segment, i int, f *frame, b []byte, published uint64) (s
 	if int(f.off) < floor || f.off%payloadAlign != 0 || end > len(home.m) {
 		return fmt.Sprintf("payload of entry %d lies from %d to %d of %d", f.index, f.off, end, len(home.m)), nil
 	}
-	if crc32.Checksum(home.m[f.off:end], castagnoli) != f.payload {
+	if vec.CRC32C(0, home.m[f.off:end]) != f.payload {
 		return fmt.Sprintf("payload of entry %d fails its checksum", f.index), home
 	}
 	return "", nil

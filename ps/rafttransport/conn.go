@@ -3,7 +3,6 @@ package rafttransport
 import (
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"net"
 	"slices"
 	"sync"
@@ -11,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"hcclps/internal/vec"
 )
 
 // smallPayload is the size below which copying a payload beside its header beats another element of writev.
@@ -206,7 +207,7 @@ func (t *Transport) checksum(e *raft.Log) uint32 {
 	if crc, ok := t.log.Checksum(e); ok {
 		return crc
 	}
-	return crc32.Checksum(e.Data, castagnoli)
+	return vec.CRC32C(0, e.Data)
 }
 
 // forget gives a call up; its answer will be ignored.

@@ -3,10 +3,11 @@ package rafttransport
 import (
 	"bufio"
 	"fmt"
-	"hash/crc32"
 	"io"
 
 	"github.com/hashicorp/raft"
+
+	"hcclps/internal/vec"
 )
 
 const (
@@ -65,7 +66,7 @@ func receive(r *bufio.Reader, q *request, log Log, trusted bool) (release func()
 		return release, nil
 	}
 	for i, e := range entries {
-		if crc := crc32.Checksum(e.Data, castagnoli); crc != q.parts[i].crc {
+		if crc := vec.CRC32C(0, e.Data); crc != q.parts[i].crc {
 			release()
 			return nil, fmt.Errorf("%w: entry %d of group %d was damaged on the way: CRC is %08x, not %08x", errMalformed, e.Index, q.group, crc, q.parts[i].crc)
 		}

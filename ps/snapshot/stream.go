@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 
+	"hcclps/internal/vec"
 	"hcclps/ps/corrupt"
 )
 
@@ -53,7 +54,7 @@ func appendHeader(dst []byte, kind Kind, id uint64, n int, crc uint32) []byte {
 func recordCRC(kind Kind, id uint64, data []byte) uint32 {
 	var h [recordHeader]byte
 	appendHeader(h[:0], kind, id, len(data), 0)
-	return crc32.Update(crc32.Checksum(h[:recordHeader-4], castagnoli), castagnoli, data)
+	return vec.CRC32C(crc32.Checksum(h[:recordHeader-4], castagnoli), data)
 }
 
 func appendRecord(dst []byte, kind Kind, id uint64, data []byte) []byte {
