@@ -58,7 +58,7 @@ func newest(t *testing.T, dir, job string) *checkpoint.Manifest {
 func TestResumedTrainingHasTheSameBits(t *testing.T) {
 	t.Parallel()
 	for _, o := range []model.Options{
-		{Model: model.NameLR, Optimizer: worker.Optimizer{Name: "adagrad"}, Admit: worker.Admit{Kind: "count", Count: 3}, Evict: worker.Evict{HalfLife: 4}},
+		{Model: model.NameLR, Optimizer: worker.Optimizer{Name: "adagrad"}, Admit: worker.Admit{Kind: "count", Count: 12}, Evict: worker.Evict{HalfLife: 4}},
 		{Model: model.NameDeepFM, Optimizer: worker.Optimizer{Name: "adam"}},
 	} {
 		for _, world := range []int{1, 3} {

@@ -47,10 +47,11 @@ func (s *State) sweepTime(m *wire.Sweep) wire.Answer {
 	return j.answer(wire.OK, "")
 }
 
-// stamped is a stamp for rows that can be evicted. Where workers are not in step, the slowest must not make rows older than they are.
+// stamped is a stamp for rows that can be evicted. Where workers are not in step, the slowest must not make rows older than they are: a row is
+// as new as the step that follows those any worker has completed.
 func (j *job) stamped(t *tab, st table.Stamp) table.Stamp {
 	if t.Evicts() && j.Params.Sync != wire.BSP {
-		st.Step = max(st.Step, uint32(j.Clock))
+		st.Step = max(st.Step, uint32(j.Clock+1))
 	}
 	return st
 }

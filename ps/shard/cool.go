@@ -181,17 +181,32 @@ func (v *view) spills() bool {
 	return false
 }
 
-// overfull says why tables must not grow, or nothing.
-func (g *Group) overfull() string {
+// overfull says why tables must not grow, or nothing; and whether not even rows that are there can be written, since cold ones cannot make room.
+func (g *Group) overfull() (why string, stuck bool) {
 	m := g.cfg.Memory
 	if m == nil || m.Used() <= m.Limit()+m.Limit()/overMemory {
-		return ""
+		return "", false
 	}
-	why := fmt.Sprintf("tables use %d bytes of memory, and %d are meant for them: give the server more (Memory, --memory), or let tables evict rows", m.Used(), m.Limit())
+	why = fmt.Sprintf("tables use %d bytes of memory, and %d are meant for them: give the server more (Memory, --memory), add servers, or let tables evict rows (--evict)", m.Used(), m.Limit())
 	for _, rows := range g.tables() {
 		if err := rows.Trouble(); err != nil {
-			return fmt.Sprintf("%s; cold rows cannot be written: %v", why, err)
+			return fmt.Sprintf("%s; cold rows cannot be written: %v", why, err), true
 		}
 	}
-	return why
+	return why, false
+}
+
+// outgrows says that a push has more keys without a row than fit, where tables must not grow; why is that of overfull. State's lock is held.
+func (j *job) outgrows(sections []wire.Section, why string) string {
+	for _, s := range sections {
+		t := j.table(s.Table)
+		if t == nil || t.Spec.Shape != nil {
+			continue
+		}
+		missing := t.Rows.Missing(s.Keys, nil)
+		if n := len(missing); n > t.Rows.Room() {
+			return fmt.Sprintf("table %q of job %q: no room for the rows of %d new keys, as of key %d: %s", t.Spec.Name, j.Name, n, s.Keys[missing[0]], why)
+		}
+	}
+	return ""
 }

@@ -209,10 +209,21 @@ func (g *Group) elsewhere() wire.Answer {
 
 // refuses says why the server takes no push now, or nothing.
 func (g *Group) refuses() string {
-	if why := g.overfull(); why != "" || g.cfg.Refuse == nil {
+	if why, stuck := g.overfull(); stuck {
 		return why
 	}
+	if g.cfg.Refuse == nil {
+		return ""
+	}
 	return g.cfg.Refuse()
+}
+
+// refusesRows says why the server takes no rows of a load now, or nothing.
+func (g *Group) refusesRows() string {
+	if why, _ := g.overfull(); why != "" {
+		return why
+	}
+	return g.refuses()
 }
 
 // full says that the log is above its high-water mark: nothing more is

@@ -19,7 +19,7 @@ func (g *Group) put(ctx context.Context, m *wire.Put, bodyLen int, r Request) wi
 	if m.Wait {
 		return g.loaded(m)
 	}
-	if why := g.refuses(); why != "" {
+	if why := g.refusesRows(); why != "" {
 		return wire.Answer{Status: wire.Busy, After: refusedAfter, Detail: why}
 	}
 	if bodyLen+entryHead > g.maxEntry {
@@ -91,7 +91,7 @@ func (g *Group) bring(ctx context.Context, m *wire.Restore, bodyLen int, r Reque
 	if !g.IsLeader() {
 		return g.elsewhere()
 	}
-	if why := g.refuses(); why != "" {
+	if why := g.refusesRows(); why != "" {
 		return wire.Answer{Status: wire.Busy, After: refusedAfter, Detail: why}
 	}
 	if bodyLen+entryHead > g.maxEntry {

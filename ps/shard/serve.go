@@ -187,11 +187,19 @@ func (g *Group) check(c *contribution, m *wire.Push, finite bool) wire.Answer {
 	if err := g.checkKeys(c.sections); err != nil {
 		return no(wire.Refused, "%v", err)
 	}
+	full, _ := g.overfull()
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	j := g.state.jobs[c.ref.job]
 	if j == nil {
 		return no(wire.Unknown, "the job is unknown here")
+	}
+	if full != "" {
+		if why := j.outgrows(c.sections, full); why != "" {
+			a := no(wire.Busy, "%s", why)
+			a.After = refusedAfter
+			return a
+		}
 	}
 	for _, s := range c.sections {
 		bad := -1

@@ -3,6 +3,9 @@ package table
 // RowsIn is the number of rows of a partition.
 func (t *Table) RowsIn(partition int) int { return int(t.parts[partition].rows) }
 
+// Room is how many rows can be made without more memory, wherever they fall, but for the index.
+func (t *Table) Room() int { return t.units.room() }
+
 // Visit shows every row of a partition, in its order of arrival. Values are in place: they must not be changed, nor kept beyond visit. It is
 // called like Scan, reads cold rows as Scan does, and looks at one partition alone.
 func (t *Table) Visit(partition int, visit func(Row)) {

@@ -124,8 +124,11 @@ func (t *Table) SweepTime(time, now uint64, from, to int) []uint64 {
 		return nil
 	}
 	e.victims = e.victims[:0]
-	horizon := t.Kept.tell(time, now, uint64(e.rule.TTL))
-	late := func(r *table.Row) bool { return uint64(r.Step) < horizon }
+	horizon, known := t.Kept.tell(time, now, uint64(e.rule.TTL))
+	if !known {
+		return nil
+	}
+	late := func(r *table.Row) bool { return uint64(r.Step) <= horizon }
 	for p := max(from, 0); p < min(to, partitions); p++ {
 		e.collect(t.Rows, p, late)
 		t.forget(p, late)
@@ -133,8 +136,8 @@ func (t *Table) SweepTime(time, now uint64, from, to int) []uint64 {
 	return t.drop()
 }
 
-// tell takes note of the time, and returns the steps that were complete a ttl ago, 0 if that is not known.
-func (k *Kept) tell(time, step, ttl uint64) (horizon uint64) {
+// tell takes note of the time, and returns the steps that were complete a ttl ago, if that is known.
+func (k *Kept) tell(time, step, ttl uint64) (horizon uint64, known bool) {
 	k.Time = max(k.Time, time)
 	if n := len(k.Marks); n == 0 || k.Time-k.Marks[n-1].Time >= max(ttl/markEvery, 1) {
 		k.Marks = append(k.Marks, Mark{k.Time, step})
@@ -144,10 +147,10 @@ func (k *Kept) tell(time, step, ttl uint64) (horizon uint64) {
 		passed++
 	}
 	if passed == 0 {
-		return 0
+		return 0, false
 	}
 	k.Marks = append(k.Marks[:0], k.Marks[passed-1:]...)
-	return k.Marks[0].Step
+	return k.Marks[0].Step, true
 }
 
 // check says why Kept cannot be.
