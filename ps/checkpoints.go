@@ -101,7 +101,7 @@ func (s *Server) bring(ctx context.Context) (report restore.Report, err error) {
 		return report, fmt.Errorf("restore from %s (Restore, --restore): %w", s.cfg.Restore, err)
 	}
 	defer func() { err = errors.Join(err, closing()) }()
-	return restore.Run(ctx, restore.Config{From: c, Dir: from.Dir, To: reach.New(s.client, s.Layout())})
+	return restore.Run(ctx, restore.Config{From: c, Dir: from.Dir, World: s.cfg.RestoreWorld, To: reach.New(s.client, s.Layout())})
 }
 
 // OpenCheckpoints opens a folder of checkpoints that is there, beside the servers that write into it, to look after

@@ -64,6 +64,7 @@ type Config struct {
 	Lease         time.Duration  // of a worker's session, default 30 s
 	Checkpoint    CheckpointConfig
 	Restore       string          // first start: DIR or DIR@ID of the checkpoint that the cluster begins with
+	RestoreWorld  int             // workers its job has from now on (bsp); 0: as it had
 	FormTimeout   time.Duration   // bound of the first start, default 2 min
 	Version       string          // of the program, shown in status
 	Logger        *slog.Logger    // nil = discard

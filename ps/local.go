@@ -35,10 +35,12 @@ type LocalConfig struct {
 	Heartbeat  time.Duration // default 300 ms
 	Lease      time.Duration // default 30 s
 	Checkpoint CheckpointConfig
-	Restore    string          // as in Config
-	Logger     *slog.Logger    // nil = discard
-	Trace      *trace.Recorder // gets what the servers do; nil = nobody
-	Bugs       shard.Bugs      // planted faults, for the verifier's own tests
+	Restore    string // as in Config
+
+	RestoreWorld int
+	Logger       *slog.Logger    // nil = discard
+	Trace        *trace.Recorder // gets what the servers do; nil = nobody
+	Bugs         shard.Bugs      // planted faults, for the verifier's own tests
 }
 
 // localCluster is the cluster's name.
@@ -104,7 +106,7 @@ func (l *Local) server(i int, dir, logDir string) Config {
 		Cluster: localCluster, Name: name, Dir: filepath.Join(dir, name), Listen: c.Addrs[i], Peers: c.Addrs[:c.Servers],
 		Network: c.Network, Replicas: c.Replicas, Scratch: c.Scratch, Shards: c.Shards, Durability: c.Durability,
 		Memory: c.Memory, LogBudget: c.LogBudget, AllowSameHost: true, Heartbeat: c.Heartbeat, Lease: c.Lease,
-		Checkpoint: c.Checkpoint, Restore: c.Restore,
+		Checkpoint: c.Checkpoint, Restore: c.Restore, RestoreWorld: c.RestoreWorld,
 		Logger: c.Logger, Trace: c.Trace.For(name), Bugs: c.Bugs,
 	}
 	switch {

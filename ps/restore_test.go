@@ -510,3 +510,28 @@ func TestCrashesWhileRestoring(t *testing.T) {
 		})
 	}
 }
+
+// A bsp job goes on with more workers, or fewer: all of them at its clock, and with the position in the data of all.
+func TestRestoreWithOtherWorkers(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "checkpoints")
+	synctest.Test(t, func(t *testing.T) {
+		want, _ := saveAs(t, shape{2, 1}, dir)
+		for _, world := range []int{1, 5} {
+			c := newCluster(t, 1, func(_ int, cfg *ps.Config) { cfg.Restore, cfg.RestoreWorld = dir, world })
+			c.startAll()
+			w := newCrowd(c, world)
+			w.wantRows(fmt.Sprint(world, " workers"), want)
+			for _, s := range w.workers {
+				s.wantDuplicate()
+			}
+			w.step()
+			for _, g := range c.nodes[0].server.Status(false).Groups[1:] {
+				if j := g.Jobs[0]; j.Clock != 4 || j.Applied != 4*uint64(world) {
+					t.Errorf("group %d: clock %d, %d pushes applied, want 4 and 4 of each worker", g.Group, j.Clock, j.Applied)
+				}
+			}
+			c.close()
+		}
+	})
+}

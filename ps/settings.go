@@ -42,6 +42,8 @@ type settings struct {
 
 	Checkpoint CheckpointConfig `json:"checkpoint,omitzero"`
 	Restore    string           `json:"restore,omitempty"`
+
+	RestoreWorld int `json:"restore_world,omitempty"`
 }
 
 func (c Config) settings() settings {
@@ -49,7 +51,7 @@ func (c Config) settings() settings {
 		Listen: c.Listen, Advertise: c.Advertise, Peers: c.Peers, Replicas: c.Replicas, Scratch: c.Scratch, Shards: c.Shards,
 		Durability: c.Durability, Memory: c.Memory, LogBudget: c.LogBudget, AllowSameHost: c.AllowSameHost, Insecure: c.Insecure,
 		TLSCert: c.TLSCert, TLSKey: c.TLSKey, TLSCA: c.TLSCA, TokenFile: c.TokenFile,
-		Checkpoint: c.Checkpoint, Restore: c.Restore,
+		Checkpoint: c.Checkpoint, Restore: c.Restore, RestoreWorld: c.RestoreWorld,
 	}
 }
 
@@ -77,6 +79,7 @@ func (c Config) or(s settings) Config {
 		c.Peers = s.Peers
 	}
 	c.Checkpoint, c.Restore = c.Checkpoint.or(s.Checkpoint), cmp.Or(c.Restore, s.Restore)
+	c.RestoreWorld = cmp.Or(c.RestoreWorld, s.RestoreWorld)
 	return c
 }
 

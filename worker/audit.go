@@ -43,7 +43,7 @@ func (s *servers) audit(ctx context.Context) (Audit, error) {
 		a := Audit{Applied: j.Applied}
 		for _, w := range j.Workers {
 			a.Batches += w.Done
-			if w.Incarnation > 1 {
+			if w.Incarnation > 1+2*w.Restores {
 				a.Restarted = append(a.Restarted, w.Worker)
 			}
 		}

@@ -140,6 +140,7 @@ func restoreCommand() *cli.Command {
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "from", Usage: "`DIR[@ID]`: the folder, and which checkpoint; without one the newest"},
 			&cli.StringFlag{Name: "job", Usage: "new `NAME` of the job; default: as it was"},
+			&cli.IntFlag{Name: "world", Usage: "go on with `N` workers (bsp); default: as many as there were"},
 		}, clusterFlags()...),
 		Action: func(c *cli.Context) error {
 			if printed, err := program.PrintedConfig(c); printed || err != nil {
@@ -162,7 +163,7 @@ func bring(ctx context.Context, c *cli.Context, ck *checkpoint.Checkpoint, to *r
 	}
 	bar := newBar(c, "restore")
 	report, err := restore.Run(ctx, restore.Config{
-		From: ck, Dir: from.Dir, Job: c.String("job"), To: to,
+		From: ck, Dir: from.Dir, Job: c.String("job"), World: c.Int("world"), To: to,
 		Progress: func(done, total uint64) { bar.set(int64(done), int64(total)) },
 	})
 	bar.end()

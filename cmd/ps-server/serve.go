@@ -42,6 +42,7 @@ func serveCommand() *cli.Command {
 			&cli.IntFlag{Name: "checkpoint-keep", Usage: "the newest `N` checkpoints of a job stay; default: 3", EnvVars: program.Env("checkpoint-keep")},
 			&cli.StringFlag{Name: "checkpoint-rate", Usage: "what each shard writes of one at most, a second, such as 64MiB, the default; 0: no bound", EnvVars: program.Env("checkpoint-rate")},
 			&cli.StringFlag{Name: "restore", Usage: "first start: begin with a checkpoint, `DIR` or DIR@ID", EnvVars: program.Env("restore")},
+			&cli.IntFlag{Name: "restore-world", Usage: "with --restore: go on with `N` workers (bsp); default: as many as there were", EnvVars: program.Env("restore-world")},
 			program.ProfileFlag(", at the end"),
 		}, program.NetworkFlags(), program.BulkFlags(), program.LogFlags("info"), program.ConfigFlags()),
 		Action: serve,
@@ -117,7 +118,7 @@ func serveConfig(c *cli.Context) (ps.Config, error) {
 		Replicas: c.Int("replicas"), Scratch: c.IsSet("replicas") && c.Int("replicas") == 0, Shards: c.Int("shards"), Durability: c.String("durability"),
 		Memory: memory, LogBudget: budget, AllowSameHost: c.Bool("allow-same-host"), Insecure: c.Bool("insecure"),
 		TLSCert: c.String("tls-cert"), TLSKey: c.String("tls-key"), TLSCA: c.String("tls-ca"), TokenFile: c.String("token-file"),
-		Bulk: bulk, Checkpoint: saves, Restore: c.String("restore"),
+		Bulk: bulk, Checkpoint: saves, Restore: c.String("restore"), RestoreWorld: c.Int("restore-world"),
 		PeerHeartbeat: c.Duration("peer-heartbeat"), PeerSuspect: c.Duration("peer-suspect"),
 		Version: program.Version, Logger: log,
 	}, nil

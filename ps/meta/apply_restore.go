@@ -2,6 +2,7 @@ package meta
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -112,4 +113,26 @@ func (r *restored) said() *wire.Restored {
 		return nil
 	}
 	return &wire.Restored{Checkpoint: r.Checkpoint, Step: r.Step, Dir: r.Dir}
+}
+
+// WithWorkers is a job of a checkpoint with other workers: names of its ranks.
+func WithWorkers(state []byte, names []string) ([]byte, error) {
+	var blob jobBlob
+	if err := json.Unmarshal(state, &blob); err != nil {
+		return nil, fmt.Errorf("decode job: %w", err)
+	}
+	if blob.Job == nil || blob.Job.Params.Sync != wire.BSP {
+		return nil, errors.New("only bsp jobs can have other workers")
+	}
+	j := blob.Job
+	old := j.Workers
+	j.Workers, j.Params.World = nil, uint32(len(names))
+	for rank, name := range names {
+		w := worker{Name: name, Rank: uint32(rank), Incarnation: 1, Owner: "restored", State: sessionOpen}
+		if i := slices.IndexFunc(old, func(o worker) bool { return o.Name == name }); i >= 0 {
+			w.Incarnation = old[i].Incarnation
+		}
+		j.Workers = append(j.Workers, w)
+	}
+	return json.Marshal(blob)
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -39,7 +40,9 @@ type Config struct {
 	From *checkpoint.Checkpoint
 	Dir  string // of From, as the servers find it: workers ask for what they had put there
 	Job  string // its name from now on; "": as it was
-	To   Cluster
+	// World is how many workers a bsp job has from now on; 0: as it had.
+	World int
+	To    Cluster
 	// Progress, if it is set, is called now and then with the rows that are there and
 	// those there will be.
 	Progress func(done, total uint64)
@@ -90,7 +93,13 @@ func (r *run) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.merge(ctx); err != nil {
+	names := r.names()
+	if names != nil {
+		if own, err = meta.WithWorkers(own, names); err != nil {
+			return err
+		}
+	}
+	if err := r.merge(ctx, names); err != nil {
 		return err
 	}
 	r.name()
@@ -111,7 +120,7 @@ func (r *run) restore(ctx context.Context) error {
 }
 
 // merge reads what the shards of the checkpoint knew of the job.
-func (r *run) merge(ctx context.Context) error {
+func (r *run) merge(ctx context.Context, names []string) error {
 	heads := make([][]byte, r.m.Shards)
 	for i := range heads {
 		var err error
@@ -120,7 +129,7 @@ func (r *run) merge(ctx context.Context) error {
 		}
 	}
 	var err error
-	r.merged, err = shard.MergeHeads(heads, r.Job)
+	r.merged, err = shard.MergeHeads(heads, r.Job, names)
 	return err
 }
 
@@ -128,7 +137,7 @@ func (r *run) merge(ctx context.Context) error {
 // has the same.
 func (r *run) name() {
 	b, _ := json.Marshal(r.m) // it came as JSON
-	sum := sha256.Sum256(append(b, r.Job...))
+	sum := sha256.Sum256(fmt.Append(b, r.Job, r.World))
 	r.load = binary.LittleEndian.Uint64(sum[:]) | 1
 	r.done = Report{Checkpoint: r.m.ID, Job: r.Job, Step: r.merged.Step}
 	for _, t := range r.m.Tables {
@@ -138,6 +147,28 @@ func (r *run) name() {
 			r.all += r.m.Rows(t.ID)
 		}
 	}
+}
+
+// names are those of the workers from now on, nil: as they were. A rank keeps the name
+// it had; another is called as the first one, with its rank in place of the number at the end.
+func (r *run) names() []string {
+	var old []string
+	for _, w := range r.m.Workers {
+		if w.Session != "expelled" && int(w.Rank) == len(old) {
+			old = append(old, w.Name)
+		}
+	}
+	if r.World == 0 || r.World == len(old) || len(old) == 0 {
+		return nil
+	}
+	stem := strings.TrimRight(old[0], "0123456789")
+	if stem == old[0] {
+		stem += "-"
+	}
+	for rank := len(old); rank < r.World; rank++ {
+		old = append(old, fmt.Sprint(stem, rank))
+	}
+	return old[:r.World]
 }
 
 func (r *run) blob(ctx context.Context, group uint32, name string) ([]byte, error) {

@@ -122,8 +122,9 @@ type Merged struct {
 
 // MergeHeads puts the heads of a job together, one of each shard of a
 // checkpoint, in the order of the shards. The job gets a name, and every
-// session one incarnation more: whoever has the old one is fenced off.
-func MergeHeads(heads [][]byte, name string) (*Merged, error) {
+// session one incarnation more: whoever has the old one is fenced off. Workers are the
+// names of its ranks from now on (bsp); nil: as they were.
+func MergeHeads(heads [][]byte, name string, workers []string) (*Merged, error) {
 	var all *head
 	out := &Merged{}
 	var writers []string
@@ -164,12 +165,45 @@ func MergeHeads(heads [][]byte, name string) (*Merged, error) {
 	all.Writers, all.Job.Name = writers, name
 	for _, w := range all.Job.Workers {
 		w.Incarnation++
+		w.Restores++
 		w.Term, w.Index = 0, 0
+	}
+	if workers != nil {
+		if err := all.Job.people(workers); err != nil {
+			return nil, err
+		}
 	}
 	out.Step = all.Job.Clock
 	var err error
 	out.Head, err = json.Marshal(all)
 	return out, err
+}
+
+// people gives the job other workers: all ranks are at its clock, with the
+// position in the data of the first one there was, which counts batches of all.
+func (j *job) people(names []string) error {
+	if j.Params.Sync != wire.BSP || !j.Begun || len(names) == 0 || len(names) > 1<<16 {
+		return fmt.Errorf("job %q cannot go on with %d workers instead of %d: only bsp jobs can, that have begun", j.Name, len(names), j.Params.World)
+	}
+	old := j.Workers
+	j.Workers, j.Params.World = nil, uint32(len(names))
+	for rank, name := range names {
+		w := *old[0]
+		w.Name, w.Rank, w.Writer = name, uint32(rank), 0
+		w.Done, w.From = j.Clock, 0
+		if i := slices.IndexFunc(old, func(o *worker) bool { return o.Name == name }); i >= 0 {
+			w.Incarnation, w.Restores, w.Writer = old[i].Incarnation, old[i].Restores, old[i].Writer
+		} else {
+			w.Incarnation, w.Restores = 2, 1
+		}
+		w.Session, w.Why = open, ""
+		if !slices.ContainsFunc(old, func(o *worker) bool { return o.Session == open }) {
+			w.Session = finished
+		}
+		j.Workers = append(j.Workers, &w)
+	}
+	j.Applied = j.Clock * uint64(len(names))
+	return nil
 }
 
 // merge adds what another shard knows of the job.

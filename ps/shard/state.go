@@ -116,6 +116,7 @@ type worker struct {
 	Parts       uint64 // ssp, asp: bitmap of the parts of step Done that are in
 	InStep      bool   // bsp: among the contributors that the first part of step Clock fixed
 	Term, Index uint64 // where its newest part was applied: the stored answer's position
+	Restores    uint64 `json:",omitzero"` // times the job came from a checkpoint since the worker began
 	Writer      uint16 // its number in rows it wrote alone, 0: none left
 }
 

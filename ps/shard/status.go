@@ -53,7 +53,7 @@ func (g *Group) Status(waiting bool) wire.GroupStatus {
 		s := wire.JobStatus{Job: name, Clock: j.Clock, Applied: j.Applied, Duplicate: g.dups.get(name)}
 		for _, w := range j.Workers {
 			s.Workers = append(s.Workers, wire.WorkerStatus{
-				Worker: w.Name, Rank: w.Rank, Incarnation: w.Incarnation, Done: w.Done, State: w.Session.String(), Owner: w.Owner,
+				Worker: w.Name, Rank: w.Rank, Incarnation: w.Incarnation, Done: w.Done, State: w.Session.String(), Owner: w.Owner, Restores: w.Restores,
 			})
 		}
 		for _, t := range j.Tables {

@@ -228,6 +228,8 @@ type WorkerStatus struct {
 	Done        uint64 `json:"done"`
 	State       string `json:"state"` // open, finished, expelled
 	Owner       string `json:"owner"`
+	// Restores is how often the job came from a checkpoint since the worker began: each takes two incarnations.
+	Restores uint64 `json:"restores,omitempty"`
 }
 
 // Wait says who waits for whom, and since when.
