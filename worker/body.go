@@ -73,6 +73,9 @@ func (b *body) Fill(off int, p []byte) error {
 			n := copy(p, b.heads[s.head+off-s.start:][:s.values-off])
 			p, off = p[n:], off+n
 		}
+		if off < s.values {
+			break
+		}
 		n := min(len(p), s.end-off)
 		s.fill(off-s.values, p[:n])
 		p, off = p[n:], off+n

@@ -38,13 +38,21 @@ func (c *coders) chooser() (*compress.Auto, error) {
 			}
 			c.choice = append(c.choice, compress.Candidate{Codec: codec, Speed: speed})
 		}
+		exact := &c.choice[0].Speed // where the link is no matter, no code is better than one that is as fast
+		for _, o := range c.choice {
+			exact.Encode, exact.Decode = max(exact.Encode, o.Speed.Encode), max(exact.Decode, o.Speed.Decode)
+		}
 	}
 	return compress.NewAuto(compress.AutoConfig{Candidates: c.choice, Alarm: alarmAt, Hold: 1000 / watchEvery})
 }
 
 // choose takes the codec that suits a link for n elements, from time to time. Nothing is known of a link without a bandwidth.
-func (c *coders) choose(k *coder, step uint64, n int, link compress.Link) {
-	if k.auto == nil || step%chooseEvery != 0 && k.watch.calm || link.Bandwidth <= 0 {
+func (c *coders) choose(k *coder, step uint64, n int, measured func() compress.Link) {
+	if k.auto == nil || step%chooseEvery != 0 && k.watch.calm {
+		return
+	}
+	link := measured()
+	if link.Bandwidth <= 0 {
 		return
 	}
 	was := k.codec

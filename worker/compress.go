@@ -13,7 +13,8 @@ import (
 )
 
 // Compression says how gradients travel, table by table, by the name of a codec that compress.Parse understands: none, fp16, bf16, int8, onebit, twobit[:T],
-// topk[:SHARE] or randomk[:SHARE]; or auto, which chooses by what is measured. What a code does not hold is added to the table's next gradient.
+// topk[:SHARE] or randomk[:SHARE]; or auto, which chooses by what is measured. What a code does not hold is added to the table's next gradient. Scales are of
+// what travels together: with a codec, bits depend also on the numbers of shards and of parts a step.
 type Compression struct {
 	All    string            // of tables that are not named; "": none
 	Tables map[string]string // by a table's name
@@ -34,8 +35,8 @@ func ParseCompression(s string) (Compression, error) {
 			c.All = part
 			continue
 		}
-		if _, twice := c.Tables[table]; twice || table == "" {
-			return c, fmt.Errorf("compression %q: want each table by its name, once", s)
+		if _, twice := c.Tables[table]; twice || table == "" || name == "" {
+			return c, fmt.Errorf("compression %q: want each table by its name, once, and a codec", s)
 		}
 		if c.Tables == nil {
 			c.Tables = map[string]string{}

@@ -176,7 +176,7 @@ func (p *push) addCoded(k *coder, err error, keys []uint64, values []float32, cu
 	}
 	fresh := k.begin(p.step, len(p.bodies))
 	if fresh {
-		p.s.coders.choose(k, p.step, len(values), p.s.speed())
+		p.s.coders.choose(k, p.step, len(values), p.s.speed)
 	}
 	t := &k.spec
 	for b, at := range cut.positions {
