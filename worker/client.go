@@ -145,6 +145,7 @@ type Client struct {
 	step        atomic.Uint64      // steps this worker has completed: its clock
 	cursor      []byte             // after the last completed step
 	finished    bool
+	ended       error // training has
 	about       About // of the model, for checkpoints
 	saves       saves
 	background  func(part func(context.Context) error) // gives a part a goroutine that Close waits for
@@ -372,8 +373,16 @@ func (c *Client) wait() {
 }
 
 // Abandon drops the session without a word, as a killed process would: its
-// lease goes on, and a worker that connects under the same name resumes.
+// lease goes on, and a worker that connects under the same name resumes. Workers
+// that sum gradients with it are told.
 func (c *Client) Abandon() {
+	if c.local != nil && c.local.peers != nil {
+		why := "it was abandoned"
+		if c.ended != nil {
+			why = c.ended.Error()
+		}
+		c.local.peers.leave(why)
+	}
 	c.stop(errors.New("client abandoned"))
 	c.wait()
 }

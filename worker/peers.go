@@ -43,6 +43,8 @@ func openPeers(ctx context.Context, cfg Config, servers *cluster, bulk *backend.
 	at.Rank, at.Size, at.Job, at.Info, at.Logger = cfg.Rank, cfg.World, cfg.Job, fmt.Sprintf("%s, %s", cfg.Worker, owner()), cfg.Logger
 	at.Network, at.Pair = cfg.Network, bulk.Pair
 	at.Timeout = cmp.Or(at.Timeout, cfg.Deadline)
+	at.Name = fmt.Sprintf("rank %d", cfg.Rank) // as it was started, which its successor is too
+	at.Terms = append(at.Terms, meetingTerms(&cfg)...)
 	if at.Master == "" && servers != nil {
 		at.Register = notes{servers, cfg.Job}
 		at.Listen = cmp.Or(at.Listen, facing(ctx, cfg.Servers))

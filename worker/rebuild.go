@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"hcclps/p2p"
 	"hcclps/p2p/collective"
@@ -86,17 +88,29 @@ func (r *replica) again(ctx context.Context) error {
 		return &apartError{fmt.Errorf("meet the workers that are left: %w", err)} // there is no world to try again with
 	}
 	if silent && w.Size() == 1 {
-		err := fmt.Errorf("the other workers have not heard this one for a while, and are not there any more: they have ended, or gone on without it: %w", p2p.ErrRefused)
+		err := fmt.Errorf("the other workers have not heard this one for a while (it stood still for %v at most), and are not there any more: they have ended, or gone on without it: %w",
+			p.world.Stood().Round(time.Millisecond), p2p.ErrRefused)
 		return errors.Join(&apartError{err}, w.Close()) //nolint:contextcheck // closing has a bound of its own
 	}
 	return p.form(ctx, w)
 }
 
+// leave tells the others that this worker ends before its time, so that they do not find it out.
+func (p *peers) leave(why string) {
+	p.world.Fail("it ends: " + why)
+}
+
 // silent says whether the others took this worker for dead.
 func (p *peers) silent() bool {
+	if p.world.Stood() > suspect {
+		return true
+	}
 	v, ok := errors.AsType[*world.RankError](p.world.Err())
-	return ok && p.world.Size() > 1 && v.Rank == p.world.Rank()
+	return ok && p.world.Size() > 1 && v.Rank == p.world.Rank() && strings.Contains(v.Reason, "silent")
 }
+
+// suspect is how long others wait for a word of a worker before they take it for dead, and the time between two.
+const suspect = 2500 * time.Millisecond
 
 // apartError is that this worker is not one of the next epoch, nor can be.
 type apartError struct{ error }

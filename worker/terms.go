@@ -1,8 +1,12 @@
 package worker
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
+
+	"hcclps/p2p/backend"
 )
 
 // term is a choice that all workers of a job must make alike, in words.
@@ -28,6 +32,11 @@ func termsOf(cfg *Config) []term {
 		{"measure", fmt.Sprint(cfg.Measure)},
 		{"compress", fmt.Sprint(cfg.Compress)},
 	}
+}
+
+// meetingTerms are those without which workers cannot even talk.
+func meetingTerms(cfg *Config) []string {
+	return []string{"mode=" + cfg.Mode.String(), "measure=" + strconv.FormatBool(cfg.Measure), "transport=" + cmp.Or(string(cfg.Bulk.Transport), string(backend.Auto))}
 }
 
 // terms are those of training.

@@ -98,6 +98,7 @@ func (c *Client) Train(ctx context.Context, m Model, src dataset.Source, opt Tra
 		t.rep.Best, t.rep.BestStep, t.rep.Metrics = w.best, w.at, w.values
 	}
 	if err != nil {
+		c.ended = err
 		return t.rep, fmt.Errorf("train: %w", err)
 	}
 	return t.rep, nil

@@ -20,6 +20,7 @@ type center struct {
 	claim *claim // nil: the address is fixed
 	poll  *polls
 	kick  chan struct{} // one token: a time may have changed
+	pulse pulse
 
 	mu       sync.Mutex
 	seats    map[uint64]*seat // who has a connection, by process
@@ -68,7 +69,7 @@ type sink interface{ post(f frame) }
 
 func newCenter(cfg *Config, d *door) *center {
 	c := &center{cfg: *cfg, door: d, kick: make(chan struct{}, 1), seats: make(map[uint64]*seat), awaited: make(map[int]bool), gone: make(map[int]string), scopes: make(map[string]bool), own: -1}
-	c.poll = newPolls()
+	c.poll, c.pulse = newPolls(), pulse{began: time.Now(), bound: cfg.Suspect}
 	return c
 }
 
@@ -268,7 +269,7 @@ func (c *center) judge(rank int, scope, reason string) {
 }
 
 // remove takes a seat away whose connection is no more. A process that is not sure to be dead is waited for where it could find another rendezvous, as
-// long as its cut-off side might: else this one, if all others are out of its reach, would go on alone, and they without it.
+// long as its cut-off side might, and where this process has stood still, so that others have given it up: else this one, if all others are out of its reach, would go on alone, and they without it.
 func (c *center) remove(s *seat, why string, dead bool) {
 	if c.seats[s.process] != s {
 		return
@@ -276,7 +277,7 @@ func (c *center) remove(s *seat, why string, dead bool) {
 	delete(c.seats, s.process)
 	c.poll.gone(s)
 	if s.rank >= 0 && !s.left {
-		if dead || c.claim == nil {
+		if (dead || c.claim == nil) && !c.pulse.justWoke() {
 			delete(c.awaited, s.rank)
 		}
 		c.judge(s.rank, "", why)

@@ -68,6 +68,7 @@ func (c *center) run(ctx context.Context) {
 	for _, s := range c.lines() {
 		all.Go(func() { c.attend(ctx, s) })
 	}
+	all.Go(func() { c.pulse.run(ctx, c.cfg.Heartbeat) })
 	all.Go(func() { c.clock(ctx) })
 	all.Go(func() { c.poll.serve(ctx) })
 	all.Go(func() { c.write(ctx) })

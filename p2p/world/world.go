@@ -89,7 +89,7 @@ func newWorld(j *joiner) *World {
 	w := &World{
 		cfg: *j.cfg, self: j.self, table: j.table, rank: j.table.rank, hosts: number(j.table.members),
 		link: j.link, center: j.center, local: j.local, ln: j.ln, lobby: newLobby(), fate: newFate(), questions: newQuestions(),
-		pulse: pulse{began: time.Now()}, wake: make(chan struct{}, 1), quit: make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{}),
+		pulse: pulse{began: time.Now(), bound: j.cfg.Suspect}, wake: make(chan struct{}, 1), quit: make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{}),
 		names: make(map[string]bool), scopes: make(map[string]*Scope), comms: make(map[*Comm]struct{}),
 	}
 	w.cfg.Logger.Info("world formed", "rank", w.rank, "size", w.Size(), "epoch", w.table.epoch, "hosts", slices.Max(w.hosts)+1)
