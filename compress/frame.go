@@ -3,9 +3,10 @@ package compress
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"math"
 	"slices"
+
+	"hcclps/internal/vec"
 )
 
 // A frame is, little endian:
@@ -30,8 +31,6 @@ const (
 	// maxElements bounds a shape, so that lengths stay in range.
 	maxElements = 1 << 40
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Header says what a frame holds.
 type Header struct {
@@ -88,7 +87,7 @@ func (h Header) appendTo(dst []byte) []byte {
 
 // seal appends the checksum of what dst has from an offset on.
 func seal(dst []byte, from int) []byte {
-	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
+	return binary.LittleEndian.AppendUint32(dst, vec.CRC32C(0, dst[from:]))
 }
 
 // MaxFrame is the most bytes that a frame of a shape takes.
@@ -164,7 +163,7 @@ func Open(b []byte) (f Frame, rest []byte, err error) {
 	if len(b)-at-trailerLen < h.Len {
 		return Frame{}, nil, fmt.Errorf("open frame: %d bytes, want %d and those of the header, %d, and the checksum: %w", len(b), h.Len, at, ErrMalformed)
 	}
-	if got, want := crc32.Checksum(b[:end], castagnoli), binary.LittleEndian.Uint32(b[end:]); got != want {
+	if got, want := vec.CRC32C(0, b[:end]), binary.LittleEndian.Uint32(b[end:]); got != want {
 		return Frame{}, nil, fmt.Errorf("open frame: checksum of %d bytes is %#x, the frame says %#x: %w", end, got, want, ErrMalformed)
 	}
 	return Frame{h, b[at:end:end]}, b[end+trailerLen:], nil

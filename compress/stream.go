@@ -3,7 +3,8 @@ package compress
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
+
+	"hcclps/internal/vec"
 )
 
 // Source makes a frame piece by piece, so that what is made can travel while the rest is not yet. It has the methods of p2p.Source. What was made once is kept and is the
@@ -57,7 +58,7 @@ func newSource(buf []byte, c Codec, shape []int, n int, encode func(dst []byte, 
 	s := &Source{codec: c, n: n, step: max(1, pieceLen/block) * block, encode: encode}
 	s.made = h.appendTo(buf[:0])
 	s.length = len(s.made) + h.Len + trailerLen
-	s.crc = crc32.Update(0, castagnoli, s.made)
+	s.crc = vec.CRC32C(0, s.made)
 	if n == 0 {
 		s.made = binary.LittleEndian.AppendUint32(s.made, s.crc)
 	}
@@ -89,7 +90,7 @@ func (s *Source) upTo(end int) error {
 			return err
 		}
 		s.made, s.next = made, to
-		s.crc = crc32.Update(s.crc, castagnoli, made[at:])
+		s.crc = vec.CRC32C(s.crc, made[at:])
 		if to == s.n {
 			s.made = binary.LittleEndian.AppendUint32(made, s.crc)
 		}
@@ -181,7 +182,7 @@ func (s *Sink) takeHeader(p []byte) ([]byte, error) {
 	if at+h.Len+trailerLen != s.length {
 		return nil, fmt.Errorf("take frame: header of %d bytes and code of %d in a frame of %d: %w", at, h.Len, s.length, ErrMalformed)
 	}
-	s.crc = crc32.Update(0, castagnoli, s.held[:at])
+	s.crc = vec.CRC32C(0, s.held[:at])
 	s.left, s.held, s.stage = h.Len, s.held[:0], inCode
 	s.codec = h.Kind.decoder()
 	s.block = Block(s.codec)
@@ -199,7 +200,7 @@ const maxHeader = 6 + (maxDims+1)*binary.MaxVarintLen64
 func (s *Sink) takeCode(p []byte) (rest []byte, err error) {
 	n := min(len(p), s.left)
 	code, rest := p[:n], p[n:]
-	s.crc = crc32.Update(s.crc, castagnoli, code)
+	s.crc = vec.CRC32C(s.crc, code)
 	s.left -= n
 	if len(s.held) > 0 {
 		fill := min(len(code), s.size-len(s.held))
