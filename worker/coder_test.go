@@ -152,8 +152,8 @@ func TestCodesOfAStepAreMadeOnce(t *testing.T) {
 		for step := range uint64(3) {
 			grads := gradientsOf(r, d, e)
 			first := bytesOf(t, s, step, grads)
-			residual := s.coders.append(nil)
-			if again := bytesOf(t, s, step, grads); !slices.EqualFunc(first, again, bytes.Equal) || !bytes.Equal(residual, s.coders.append(nil)) {
+			residual := s.coders.encode()
+			if again := bytesOf(t, s, step, grads); !slices.EqualFunc(first, again, bytes.Equal) || !bytes.Equal(residual, s.coders.encode()) {
 				t.Fatalf("%s: other bytes when step %d is pushed again", codec, step)
 			}
 		}
@@ -210,7 +210,7 @@ func TestResidualsAreRestored(t *testing.T) {
 			if err := (&Client{coders: two.coders}).restoreResiduals(saved); err != nil {
 				t.Fatal(err)
 			}
-			if again := two.coders.append(nil); !bytes.Equal(again, saved) {
+			if again := two.coders.encode(); !bytes.Equal(again, saved) {
 				t.Errorf("%s: what was restored is saved otherwise", codec)
 			}
 			if got := bytesOf(t, two, 5, grads); !slices.EqualFunc(got, want, bytes.Equal) {
@@ -236,7 +236,7 @@ func TestResidualsAddUp(t *testing.T) {
 		for _, r := range []kept{row(1, 1), row(2, 4)} {
 			other := sender(t, nil).coders
 			other.waits["rows"] = r
-			if err := c.restoreResiduals(other.append(nil)); err != nil {
+			if err := c.restoreResiduals(other.encode()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -278,7 +278,7 @@ func TestResidualsRefuse(t *testing.T) {
 	} {
 		other := sender(t, nil).coders
 		other.waits = r
-		if err := c.restoreResiduals(other.append(nil)); !errors.Is(err, errResiduals) {
+		if err := c.restoreResiduals(other.encode()); !errors.Is(err, errResiduals) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -296,9 +296,9 @@ func TestResidualsRefuse(t *testing.T) {
 func FuzzResiduals(f *testing.F) {
 	d, e := coderTables("onebit")
 	s := sender(f, nil)
-	f.Add(s.coders.append(nil))
+	f.Add(s.coders.encode())
 	bytesOf(f, s, 0, gradientsOf(rand.New(rand.NewPCG(1, 1)), d, e)[:1])
-	f.Add(s.coders.append(nil))
+	f.Add(s.coders.encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		all, err := decodeResiduals(b)
 		if err != nil {
@@ -309,7 +309,7 @@ func FuzzResiduals(f *testing.F) {
 		}
 		c := sender(t, nil).coders
 		c.waits = all
-		if again := c.append(nil); !bytes.Equal(again, b) {
+		if again := c.encode(); !bytes.Equal(again, b) {
 			t.Error("residuals do not round-trip")
 		}
 	})
@@ -345,7 +345,7 @@ func TestCodecsAreChosen(t *testing.T) {
 		t.Fatal(err)
 	}
 	gradient := slices.Repeat([]float32{1}, 5000)
-	for step := uint64(0); step < 100*watchEvery; step++ {
+	for step := range uint64(100 * watchEvery) {
 		s.coders.look(k, step, gradient)
 		if step%10 == 0 {
 			choose(1, 1e6)

@@ -46,7 +46,7 @@ func (c *Client) residuals() ([]byte, error) {
 	if len(c.coders.tables)+len(c.coders.waits) == 0 {
 		return nil, nil
 	}
-	return c.coders.append(nil), nil
+	return c.coders.encode(), nil
 }
 
 // restoreResiduals adds what residuals returned, of this worker or of one whose part falls to it, to the residuals of tables that there are and those to come. An
@@ -68,8 +68,8 @@ func (c *Client) restoreResiduals(b []byte) error {
 	return nil
 }
 
-// append writes the residuals of all tables, also of those that wait for their table.
-func (c *coders) append(dst []byte) []byte {
+// encode writes the residuals of all tables, also of those that wait for their table.
+func (c *coders) encode() []byte {
 	all := map[string]kept{}
 	maps.Copy(all, c.waits)
 	for _, k := range c.tables {
@@ -78,8 +78,7 @@ func (c *coders) append(dst []byte) []byte {
 			all[k.spec.Name+ofSums] = kept{values: k.back.Residual()}
 		}
 	}
-	from := len(dst)
-	dst = append(dst, residualsMagic...)
+	dst := []byte(residualsMagic)
 	le := binary.LittleEndian
 	dst = le.AppendUint32(dst, uint32(len(all)))
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -95,7 +94,7 @@ func (c *coders) append(dst []byte) []byte {
 		dst = append(dst, vec.BytesOfUint64s(r.keys)...)
 		dst = append(dst, vec.BytesOfFloats(r.values)...)
 	}
-	return le.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
+	return le.AppendUint32(dst, crc32.Checksum(dst, castagnoli))
 }
 
 // plus is the sum of two residuals of one table.
@@ -220,7 +219,7 @@ func (c *coders) put(k *coder) {
 	delete(c.tables, k.spec.ID)
 }
 
-// decodeResiduals reads what append has written; it checks every length.
+// decodeResiduals reads what encode has written; it checks every length.
 func decodeResiduals(b []byte) (map[string]kept, error) {
 	le := binary.LittleEndian
 	if len(b) < len(residualsMagic)+8 || string(b[:4]) != residualsMagic {

@@ -127,7 +127,6 @@ func (t *squeezed) run(owner int) []int32 {
 func (q *squeeze) pack(c *coders, step uint64, own []wire.Section) (rest []wire.Section, err error) {
 	q.bytes, q.raw = 0, 0
 	parcels := make([][]byte, q.size)
-	longest := 0
 	for owner := range q.parts {
 		q.parts[owner] = parcelHead
 	}
@@ -158,7 +157,7 @@ func (q *squeeze) pack(c *coders, step uint64, own []wire.Section) (rest []wire.
 			q.raw += 4 * elements(&t.spec)
 		}
 	}
-	longest = slices.Max(q.parts)
+	longest := slices.Max(q.parts)
 	q.out = room(q.out, longest*q.size)
 	for owner, p := range parcels {
 		q.bytes += len(p)

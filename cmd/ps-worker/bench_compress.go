@@ -75,8 +75,8 @@ func benchCompress(c *cli.Context) error {
 	show := codecTable(c.App.Writer, c.Bool("json"))
 	for _, size := range sizes {
 		for _, codec := range codecs {
-			if c.Context.Err() != nil {
-				return c.Context.Err()
+			if err := c.Err(); err != nil {
+				return err
 			}
 			r, err := measureCodec(codec, size/4, c.Duration("time"))
 			if err != nil {
