@@ -28,6 +28,7 @@ func keeping(t *testing.T, dir string, restore bool) *ps.Local {
 
 // asking trains to step 12; after step 3 rank 0 asks for a checkpoint.
 func asking(t *testing.T, o model.Options, opt worker.TrainOptions) func(ctx context.Context, c *worker.Client) error {
+	t.Helper()
 	return func(ctx context.Context, c *worker.Client) error {
 		own, at := opt, uint64(0)
 		own.OnStep = func(p worker.Progress) {
@@ -47,38 +48,75 @@ func asking(t *testing.T, o model.Options, opt worker.TrainOptions) func(ctx con
 	}
 }
 
-// A job goes on from its checkpoint with the bits it would have had, with servers and without, also by the other road, and with what codecs held back.
+// interrupted trains to step 12 with a checkpoint on the way, and returns its folder.
+func interrupted(t *testing.T, cfg worker.Config, o model.Options, opt worker.TrainOptions) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "c")
+	var l *ps.Local
+	if cfg.Checkpoints.Dir = dir; cfg.Mode != worker.AllReduce {
+		l, cfg.Checkpoints.Dir = keeping(t, dir, false), ""
+	}
+	crew{cfg: cfg, servers: l, train: asking(t, o, opt), apart: true}.run(t)
+	return dir
+}
+
+// resumed trains from the newest checkpoint to the end.
+func resumed(t *testing.T, cfg worker.Config, dir string, o model.Options, opt worker.TrainOptions) string {
+	t.Helper()
+	var l *ps.Local
+	if cfg.Mode == worker.AllReduce {
+		cfg.Checkpoints = worker.Checkpoints{Dir: dir, Resume: true}
+	} else {
+		l = keeping(t, dir, true)
+	}
+	return crew{cfg: cfg, servers: l, train: until(0, 0, o, opt)}.run(t)
+}
+
+// A job goes on from its checkpoint with the bits it would have had, in all modes, with what codecs have held back.
 func TestCheckpointsOfAllModes(t *testing.T) {
 	t.Parallel()
-	o := model.Options{Model: model.NameDeepFM, Optimizer: worker.Optimizer{Name: "adam"}}
-	opt := worker.TrainOptions{Epochs: 3}
+	o, opt := model.Options{Model: model.NameDeepFM, Optimizer: worker.Optimizer{Name: "adam"}}, worker.TrainOptions{Epochs: 2}
 	for _, codec := range []string{"", "onebit"} {
-		want := map[worker.Mode]string{}
-		for _, from := range []worker.Mode{worker.PS, worker.Hybrid, worker.AllReduce} {
-			cfg := worker.Config{Mode: from, Job: "job", World: 2, Seed: 3, RankOrder: true, Compress: worker.Compression{All: codec}}
-			name := fmt.Sprintf("%v %s", from, codec)
-			var l *ps.Local
-			if from != worker.AllReduce {
-				l = scratch(t)
-			}
-			want[from] = crew{cfg: cfg, servers: l, train: until(0, 0, o, opt)}.run(t)
+		for _, mode := range []worker.Mode{worker.PS, worker.Hybrid, worker.AllReduce} {
+			t.Run(fmt.Sprintf("%v %s", mode, codec), func(t *testing.T) {
+				t.Parallel()
+				cfg := worker.Config{Mode: mode, Job: "job", World: 2, Seed: 3, Compress: worker.Compression{All: codec}}
+				var l *ps.Local
+				if mode != worker.AllReduce {
+					l = scratch(t)
+				}
+				want := crew{cfg: cfg, servers: l, train: until(0, 0, o, opt)}.run(t)
+				if got := resumed(t, cfg, interrupted(t, cfg, o, opt), o, opt); got != want {
+					t.Errorf("digest %.8s after going on, %.8s without a break", got, want)
+				}
+			})
+		}
+	}
+}
 
-			dir := filepath.Join(t.TempDir(), "c")
-			if from == worker.AllReduce {
-				cfg.Checkpoints.Dir = dir
-			} else {
-				l = keeping(t, dir, false)
+// A checkpoint that was made with servers is good without, and on another number of workers.
+func TestCheckpointsChangeModes(t *testing.T) {
+	t.Parallel()
+	o, opt := model.Options{Model: model.NameDeepFM, Optimizer: worker.Optimizer{Name: "adam"}}, worker.TrainOptions{Epochs: 2}
+	cfg := worker.Config{Job: "job", World: 2, Seed: 3, RankOrder: true}
+	want := crew{cfg: cfg, servers: scratch(t), train: until(0, 0, o, opt)}.run(t)
+	others := map[uint64]string{}
+	for _, from := range []worker.Mode{worker.PS, worker.Hybrid, worker.AllReduce} {
+		cfg := cfg
+		cfg.Mode = from
+		dir := interrupted(t, cfg, o, opt)
+		for _, to := range []worker.Mode{worker.AllReduce} {
+			cfg.Mode = to
+			if got := resumed(t, cfg, dir, o, opt); got != want {
+				t.Errorf("from %v to %v: digest %.8s, %.8s without a break", from, to, got, want)
 			}
-			crew{cfg: cfg, servers: l, train: asking(t, o, opt), apart: true}.run(t)
-			m := newest(t, dir, "job")
-
-			if from != worker.AllReduce {
-				l = keeping(t, dir, true)
+			cfg.World = 3
+			got, step := resumed(t, cfg, dir, o, opt), newest(t, dir, "job").Step
+			if other := others[step]; other != "" && got != other {
+				t.Errorf("from %v to %v on three workers after step %d: digest %.8s, another had %.8s", from, to, step, got, other)
 			}
-			cfg.Checkpoints.Resume = from == worker.AllReduce
-			if got := (crew{cfg: cfg, servers: l, train: until(0, 0, o, opt)}.run(t)); got != want[from] {
-				t.Errorf("%s: digest %.8s after going on from step %d, %.8s without a break", name, got, m.Step, want[from])
-			}
+			others[step] = got
+			cfg.World = 2
 		}
 	}
 }

@@ -78,8 +78,13 @@ func (c *Client) upload(ctx context.Context, id uint64) error {
 	if err != nil {
 		return err
 	}
-	step := c.Clock()
+	step, before, sent := c.Clock(), c.uploading, make(chan struct{})
+	c.uploading = sent
 	c.background(func(ctx context.Context) error {
+		defer close(sent)
+		if before != nil {
+			<-before // it is bounded like this one
+		}
 		head, err := wire.Control(wire.KindUpload, wire.UploadRequest{SessionRef: c.servers.ref(), Checkpoint: id})
 		if err == nil {
 			_, _, err = c.servers.do(ctx, request{op: "upload state", group: layout.MetaGroup, head: head, body: [][]byte{b}, prio: link.Background})
@@ -90,6 +95,19 @@ func (c *Client) upload(ctx context.Context, id uint64) error {
 		return nil
 	})
 	return nil
+}
+
+// uploaded waits until what this worker gives to checkpoints is sent.
+func (c *Client) uploaded(ctx context.Context) error {
+	if c.uploading == nil {
+		return nil
+	}
+	select {
+	case <-c.uploading:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for this worker's part of a checkpoint to be sent: %w", context.Cause(ctx))
+	}
 }
 
 // state is what a checkpoint keeps of this worker.

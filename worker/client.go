@@ -148,6 +148,7 @@ type Client struct {
 	ended       error // training has
 	about       About // of the model, for checkpoints
 	saves       saves
+	uploading   chan struct{}                          // closed when the last upload has ended; nil: there was none
 	background  func(part func(context.Context) error) // gives a part a goroutine that Close waits for
 	waits       waits
 	counters    counters
@@ -341,7 +342,10 @@ func (c *Client) follow() {
 // Finish says that this worker has no more steps: nobody waits for it from now
 // on. It waits for a checkpoint that this worker writes, or has asked for.
 func (c *Client) Finish(ctx context.Context) error {
-	err := c.store.finish(ctx, c.Clock())
+	err := c.uploaded(ctx)
+	if err == nil {
+		err = c.store.finish(ctx, c.Clock())
+	}
 	if err == nil {
 		err = c.saves.wait(ctx, c.Clock())
 	}
