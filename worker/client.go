@@ -362,7 +362,7 @@ func (c *Client) Finish(ctx context.Context) error {
 func (c *Client) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	err := c.store.close(ctx, c.finished)
+	err := errors.Join(c.uploaded(ctx), c.store.close(ctx, c.finished))
 	c.stop(errors.New("client closed"))
 	c.wait()
 	return err
