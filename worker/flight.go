@@ -45,7 +45,7 @@ func (p *peers) writeFlight(why string) (path string, err error) {
 	if f.Why = why; p.cfg.Flights == "" || len(f.Operations) == 0 {
 		return "", nil
 	}
-	name := fmt.Sprintf("flight-%s-%s-%d.json", p.cfg.Job, p.cfg.Worker, f.Operations[len(f.Operations)-1].Epoch)
+	name := fmt.Sprintf("hcclps-flight-%s-%s-%d.json", p.cfg.Job, p.cfg.Worker, f.Operations[len(f.Operations)-1].Epoch)
 	path = filepath.Join(p.cfg.Flights, strings.ReplaceAll(name, string(filepath.Separator), "_"))
 	return path, f.WriteFile(path)
 }

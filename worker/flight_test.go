@@ -56,7 +56,7 @@ func TestFlightOfALostWorker(t *testing.T) {
 			t.Errorf("rank %d: flight of %s, rank %d of %d, with %d operations", rank, f.Process, f.Rank, f.World, len(f.Operations))
 		}
 	}
-	_, f, err := trace.Open(filepath.Join(dir, "flight-a_b-worker-0-1.json"))
+	_, f, err := trace.Open(filepath.Join(dir, "hcclps-flight-a_b-worker-0-1.json"))
 	if err != nil || f == nil {
 		left, _ := os.ReadDir(dir)
 		t.Fatalf("flight of rank 0: %v; there is %v", err, left)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/term"
 
 	"hcclps/ps"
 	"hcclps/worker"
@@ -30,6 +31,10 @@ const (
 func main() {
 	rows := flag.Int("rows", 200_000, "rows of the training file")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "clicks: unexpected argument %q\n", flag.Arg(0))
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	r, err := run(ctx, *rows)
 	stop()
@@ -76,7 +81,10 @@ func run(ctx context.Context, rows int) (r result, err error) {
 func learn(ctx context.Context, local *ps.Local, rows int, train, test string) (result, error) {
 	options := model.Defaults(model.NameDeepFM)
 	r := result{rows: options.Epochs * rows}
-	bar := progressbar.Default(int64(r.rows), fmt.Sprintf("%d workers, 3 replicated servers", workers))
+	bar := progressbar.DefaultSilent(int64(r.rows), fmt.Sprintf("%d workers, 3 replicated servers", workers))
+	if term.IsTerminal(int(os.Stderr.Fd())) {
+		bar = progressbar.Default(int64(r.rows), fmt.Sprintf("%d workers, 3 replicated servers", workers))
+	}
 	start := time.Now()
 	all, ctx := errgroup.WithContext(ctx)
 	for rank := range workers {

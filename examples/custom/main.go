@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math"
 	"os"
@@ -83,6 +84,11 @@ func run(ctx context.Context, rows int, show func(auc float64)) error {
 }
 
 func main() {
+	flag.Parse() // there are none
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "custom: unexpected argument %q\n", flag.Arg(0))
+		os.Exit(2)
+	}
 	if err := run(context.Background(), 40_000, func(auc float64) { fmt.Printf("test AUC %.4f\n", auc) }); err != nil {
 		fmt.Fprintln(os.Stderr, "custom:", err)
 		os.Exit(1)

@@ -7,6 +7,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -102,6 +103,11 @@ func launched(servers string) (worker.Config, error) {
 }
 
 func main() {
+	flag.Parse() // there are none
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "dense: unexpected argument %q\n", flag.Arg(0))
+		os.Exit(2)
+	}
 	began := time.Now()
 	distance, err := run(context.Background())
 	if err != nil {

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -150,6 +151,11 @@ func run(ctx context.Context) (auc float64, err error) {
 }
 
 func main() {
+	flag.Parse() // there are none
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "hybrid: unexpected argument %q\n", flag.Arg(0))
+		os.Exit(2)
+	}
 	auc, err := run(context.Background())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "hybrid:", err)

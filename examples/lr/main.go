@@ -13,6 +13,7 @@ import (
 	"os/signal"
 
 	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
 
 	"hcclps/ps"
 	"hcclps/worker"
@@ -28,6 +29,10 @@ const (
 func main() {
 	rows := flag.Int("rows", 50_000, "rows of the training file")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "lr: unexpected argument %q\n", flag.Arg(0))
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, *rows)
 	stop()
@@ -74,7 +79,10 @@ func learn(ctx context.Context, local *ps.Local, train, test string, best float6
 	if err != nil {
 		return err
 	}
-	bar := progressbar.Default(int64(epochs*rows), "training on 3 replicated servers")
+	bar := progressbar.DefaultSilent(int64(epochs*rows), "training on 3 replicated servers")
+	if term.IsTerminal(int(os.Stderr.Fd())) {
+		bar = progressbar.Default(int64(epochs*rows), "training on 3 replicated servers")
+	}
 	rep, err := c.Train(ctx, m, data, worker.TrainOptions{Epochs: epochs, OnStep: func(p worker.Progress) { _ = bar.Set64(int64(p.Rows)) }})
 	if err != nil {
 		return err

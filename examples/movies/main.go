@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 
 	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
 
 	"hcclps/ps"
 	"hcclps/worker"
@@ -37,6 +38,10 @@ var features []byte
 func main() {
 	dir := flag.String("data", "", "`folder` of "+ratings+" and "+movies+"; default: HCCLPS_DATA/"+folder)
 	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "movies: unexpected argument %q\n", flag.Arg(0))
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	r, err := run(ctx, *dir)
 	stop()
@@ -124,7 +129,10 @@ func learn(ctx context.Context, local *ps.Local, name string, data dataset.Confi
 	if err != nil {
 		return nil, err
 	}
-	bar := progressbar.Default(int64(o.Epochs*rows), name)
+	bar := progressbar.DefaultSilent(int64(o.Epochs*rows), name)
+	if term.IsTerminal(int(os.Stderr.Fd())) {
+		bar = progressbar.Default(int64(o.Epochs*rows), name)
+	}
 	_, err = c.Train(ctx, m, train, worker.TrainOptions{Epochs: o.Epochs, OnStep: func(p worker.Progress) { _ = bar.Set64(int64(p.Rows)) }})
 	if err != nil {
 		return nil, err

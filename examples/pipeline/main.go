@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -175,6 +176,11 @@ func run(ctx context.Context) (piped, single []float64, err error) {
 }
 
 func main() {
+	flag.Parse() // there are none
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "pipeline: unexpected argument %q\n", flag.Arg(0))
+		os.Exit(2)
+	}
 	piped, single, err := run(context.Background())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "pipeline:", err)

@@ -14,13 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Leftover is a folder of logs in memory, or a temporary data directory.
+// Leftover is a folder of logs in memory, a temporary data directory, or a file of the last operations of a worker.
 type Leftover struct {
 	Path  string
 	Bytes int64
 	InUse bool // a process of its cluster has files open
 	Young bool // its cluster may be just starting
 	Gone  bool // nobody can ever need it again
+	Read  bool // by people, until then: the last operations of a worker that failed
 }
 
 // Places are where leftovers are looked for.
@@ -40,6 +41,7 @@ func DefaultPlaces() Places {
 var (
 	drawnCluster = regexp.MustCompile(`^hcclps-((?:launch|bench|local)-[a-z2-7]{8})(?:-s\d+)?$`)
 	temporaryDir = regexp.MustCompile(`^hcclps-(?:launch|local)-\d+$`)
+	flightFile   = regexp.MustCompile(`^hcclps-flight-.+-\d+\.json$`)
 )
 
 // Leftovers lists the log folders in memory and the temporary data directories. Those of clusters in use have InUse; a
@@ -72,18 +74,19 @@ func (p Places) Leftovers() ([]Leftover, error) {
 	return append(out, p.temporaries()...), nil
 }
 
-// temporaries are the temporary data directories of clusters that are gone.
+// temporaries are the temporary data directories of clusters that are gone, and what workers have left that failed.
 func (p Places) temporaries() (out []Leftover) {
 	entries, err := os.ReadDir(p.Temporary)
 	if err != nil {
 		return nil
 	}
 	for _, e := range entries {
-		if !e.IsDir() || !temporaryDir.MatchString(e.Name()) {
+		flight := e.Type().IsRegular() && flightFile.MatchString(e.Name())
+		if !flight && !(e.IsDir() && temporaryDir.MatchString(e.Name())) {
 			continue
 		}
 		if l := p.look(p.Temporary, e); !l.InUse && !l.Young {
-			l.Gone = true
+			l.Gone, l.Read = true, flight
 			out = append(out, l)
 		}
 	}
@@ -172,6 +175,8 @@ func checkLeftovers(_ context.Context, p *patient) []Finding {
 	var out []Finding
 	for _, l := range all {
 		switch {
+		case l.Read:
+			out = append(out, found(OK, l.Path+" has the last operations of a worker that failed: ps-worker profile reads it, doctor --clean removes it", ""))
 		case l.Gone:
 			out = append(out, found(Warn, fmt.Sprintf("%s takes %s, its cluster is gone for good", l.Path, size(l.Bytes)), "doctor --clean removes it"))
 		case !l.InUse && !l.Young:

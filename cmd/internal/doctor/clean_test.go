@@ -42,6 +42,19 @@ func folder(t *testing.T, dir string, locked bool) string {
 	return dir
 }
 
+// flight makes a file as a worker that fails does, an hour ago.
+func flight(t *testing.T, path string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(path, old, old); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 func TestCleanRemovesOnlyWhatNobodyCanNeed(t *testing.T) {
 	p := Places{Memory: t.TempDir(), Temporary: t.TempDir(), Age: time.Minute}
 	gone := []string{
@@ -52,6 +65,7 @@ func TestCleanRemovesOnlyWhatNobodyCanNeed(t *testing.T) {
 		folder(t, filepath.Join(p.Temporary, "hcclps-launch-123"), false),
 		folder(t, filepath.Join(p.Temporary, "hcclps-local-123"), false),
 	}
+	told := flight(t, filepath.Join(p.Temporary, "hcclps-flight-job-worker-1-7.json"))
 	kept := []string{
 		logs(t, p, "hcclps-launch-ijklmnop-s1", true),
 		logs(t, p, "hcclps-launch-ijklmnop-s2", false),         // being started again
@@ -77,6 +91,8 @@ func TestCleanRemovesOnlyWhatNobodyCanNeed(t *testing.T) {
 	for _, d := range gone {
 		r.want(t, "leftovers", Warn, d, "1000 B", "--clean")
 	}
+	r.want(t, "leftovers", OK, told, "ps-worker profile", "--clean")
+	gone = append(gone, told)
 	for _, name := range []string{"hcclps-prod-s1", "hcclps-launch-abcdefghijklmnop-s1", "hcclps-local-abcdefghijklmnop"} {
 		r.want(t, "leftovers", OK, name, "start again", "rm -r")
 	}

@@ -25,7 +25,7 @@ func Command(server bool, main []cli.Flag) *cli.Command {
 		&cli.StringSliceFlag{Name: "servers", Usage: "addresses of the cluster's servers, to be asked", EnvVars: env("servers")},
 		&cli.StringFlag{Name: "cluster", Value: ps.DefaultCluster, Usage: "`NAME` of the cluster", EnvVars: env("cluster")},
 		&cli.DurationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "patience with one server or tool", EnvVars: env("doctor-timeout")},
-		&cli.BoolFlag{Name: "clean", Usage: "remove logs in memory and data folders of temporary clusters whose processes are gone"},
+		&cli.BoolFlag{Name: "clean", Usage: "remove logs in memory and data folders of temporary clusters whose processes are gone, and the last operations of workers that failed"},
 		&cli.BoolFlag{Name: "json", Usage: "for machines"},
 	}
 	if server {
