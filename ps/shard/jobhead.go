@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -104,7 +105,9 @@ func decodeHead(b []byte) (*head, error) {
 	case h.Version != jobHeadVersion:
 		return nil, fmt.Errorf("decode state of a job: version %d, this program reads %d", h.Version, jobHeadVersion)
 	case h.Job == nil:
-		return nil, fmt.Errorf("decode state of a job: there is none")
+		return nil, errors.New("decode state of a job: there is none")
+	case slices.Contains(h.Job.Workers, nil) || slices.ContainsFunc(h.Job.Tables, func(t *tab) bool { return t == nil || t.Table == nil }):
+		return nil, errors.New("decode state of a job: a worker or a table is missing")
 	case len(h.Writers) > 1<<16-1:
 		return nil, fmt.Errorf("decode state of a job: %d writers", len(h.Writers))
 	}
@@ -147,9 +150,10 @@ func MergeHeads(heads [][]byte, name string, workers []string) (*Merged, error) 
 		}
 		out.Writers = append(out.Writers, numbers)
 		for _, w := range h.Job.Workers {
-			if w != nil && int(w.Writer) < len(numbers) {
-				w.Writer = numbers[w.Writer]
+			if int(w.Writer) >= len(numbers) {
+				return nil, fmt.Errorf("shard %d: worker %q has number %d of %d", i, w.Name, w.Writer, len(h.Writers))
 			}
+			w.Writer = numbers[w.Writer]
 		}
 		if all == nil {
 			all = h
@@ -160,7 +164,7 @@ func MergeHeads(heads [][]byte, name string, workers []string) (*Merged, error) 
 		}
 	}
 	if all == nil {
-		return nil, fmt.Errorf("no shard has the state of the job")
+		return nil, errors.New("no shard has the state of the job")
 	}
 	all.Writers, all.Job.Name = writers, name
 	for _, w := range all.Job.Workers {
@@ -215,9 +219,6 @@ func (j *job) merge(o *job) error {
 		return fmt.Errorf("job %q: %d tables and %d", j.Name, len(j.Tables), len(o.Tables))
 	}
 	for i, t := range o.Tables {
-		if t == nil || t.Table == nil || j.Tables[i] == nil || j.Tables[i].Table == nil {
-			return fmt.Errorf("job %q: table %d is missing", j.Name, i)
-		}
 		if why := differs(j.Tables[i].Spec, t.Spec); why != "" {
 			return fmt.Errorf("job %q: %s", j.Name, why)
 		}

@@ -125,11 +125,16 @@ func (sc *script) run(words []string) []string {
 		return sc.apply(wire.Entry{Message: &wire.Finish{Target: sc.person(words[1]), Step: sc.num(a, "step")}})
 	case "push": // NAME/INC,... step= part= rows= cursor= rates=TABLE@FACTOR TABLE:KEY=VALUE,... (each contributor's)
 		return sc.apply(wire.Entry{Steps: []wire.Item{sc.item(words[1:])}})
-	case "hold": // id= t= table=ID [dim= policy= admit= evict=] | expel=NAME/INC | join=NAME/INC rank= | rate= | stop
+	case "hold": // id= t= table=ID [dim= policy= admit= evict=] | expel=NAME/INC | join=NAME/INC rank= | rate= | checkpoint= | stop
 		return sc.apply(wire.Entry{Message: &wire.Hold{Group: 1, Job: "j", Plan: sc.plan(a)}})
-	case "release": // id= [drop]
+	case "release": // id= [drop] [cuts=NAME:STEP,...]
 		_, drop := a["drop"]
-		return sc.apply(wire.Entry{Message: &wire.Release{Group: 1, Job: "j", Plan: sc.num(a, "id"), Drop: drop}})
+		return sc.apply(wire.Entry{Message: &wire.Release{Group: 1, Job: "j", Plan: sc.num(a, "id"), Drop: drop, Cuts: sc.cuts(a["cuts"])}})
+	case "go": // id=
+		return sc.apply(wire.Entry{Message: &wire.Checkpoint{Group: 1, Job: "j", ID: sc.num(a, "id"), Do: wire.CheckpointGo}})
+	case "due": // whether a leader captures now
+		j := sc.s.jobs["j"]
+		return []string{fmt.Sprintf("at_cut=%v beyond=%v", j.atCut(), j.Cut != nil && j.beyond())}
 	case "put": // NAME/INC load= table= [complete] KEY=VALUE,...
 		return sc.apply(wire.Entry{Message: sc.put(words[1:])})
 	case "sweep": // table= time= from= to=
@@ -212,10 +217,24 @@ func (sc *script) plan(a map[string]string) wire.Plan {
 	case a["rate"] != "":
 		r, _ := strconv.ParseFloat(a["rate"], 32)
 		p.Kind, p.Rate = wire.PlanRate, float32(r)
+	case a["checkpoint"] != "":
+		p.Kind, p.Checkpoint = wire.PlanCheckpoint, sc.num(a, "checkpoint")
 	default:
 		p.Kind = wire.PlanStop
 	}
 	return p
+}
+
+// cuts reads NAME:STEP,...
+func (sc *script) cuts(list string) (out []wire.Cut) {
+	sc.t.Helper()
+	for c := range strings.SplitSeq(list, ",") {
+		name, step, ok := strings.Cut(c, ":")
+		if n, err := strconv.ParseUint(step, 10, 64); ok && err == nil {
+			out = append(out, wire.Cut{Worker: name, Step: n})
+		}
+	}
+	return out
 }
 
 // testTable has weights of 0 and plain sgd with a rate of 1.
@@ -278,8 +297,13 @@ func show(a wire.Answer) string {
 	if a.Duplicate {
 		s += " duplicate"
 	}
-	if len(a.Cursor) > 0 {
+	if cuts, err := wire.DecodeCuts(a.Cursor); err == nil && len(cuts) > 0 {
+		s += fmt.Sprintf(" positions=%v", cuts)
+	} else if len(a.Cursor) > 0 {
 		s += fmt.Sprintf(" cursor=%s", a.Cursor)
+	}
+	if a.Checkpoint != 0 {
+		s += fmt.Sprintf(" checkpoint %d before step %d", a.Checkpoint, a.Cut)
 	}
 	if a.Detail != "" {
 		s += " | " + a.Detail
