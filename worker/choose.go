@@ -120,8 +120,9 @@ func (r *replica) propose(step uint64, n int) uint8 {
 		return r.codec
 	}
 	best := -1
-	for _, k := range r.coders.tables {
-		if k.auto == nil {
+	for _, t := range r.tables {
+		k, err := r.coderOf(t.Spec.ID)
+		if err != nil || k == nil || k.auto == nil {
 			continue
 		}
 		c := k.auto.Choose(n, link)

@@ -180,7 +180,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	c := &Client{cfg: cfg, tables: map[string]*handle{}, prof: newProfile(cfg.Trace)}
-	c.coders = newCoders(cfg, c.Rank)
+	c.coders = newCoders(cfg)
 	run, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	c.stop = stop
 	c.run(run, bulk.Run)

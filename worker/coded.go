@@ -39,7 +39,7 @@ func (r *replica) coded(step uint64, own []wire.Section) ([]wire.Section, error)
 			continue
 		}
 		if err == nil {
-			own[i], err = k.section(s, step, r.coders.seedOf(&k.spec, step))
+			own[i], err = k.section(s, step, r.coders.seedOf(&k.spec, step, q.rank))
 		}
 		if err != nil {
 			return nil, err

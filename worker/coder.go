@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"log/slog"
 	"slices"
+	"sync"
 
 	"hcclps/compress"
 	"hcclps/internal/vec"
@@ -13,19 +14,20 @@ import (
 	"hcclps/ps/wire"
 )
 
-// coders encode what a worker gives to its tables, and keep what the codes do not hold. The goroutine that trains uses them.
+// coders encode what a worker gives to its tables, and keep what the codes do not hold. Of hybrid, two goroutines of a step use them, each the coders of its own tables.
 type coders struct {
 	worker string
 	seed   uint64
 	log    *slog.Logger
-	rank   func() int
+
+	mu     sync.Mutex           // guards all below, but what a coder has
 	choice []compress.Candidate // of auto, measured; nil: not yet
 	tables map[uint32]*coder    // by id
 	waits  map[string]kept      // residuals of tables that are not there yet, by name; see ofSums
 }
 
-func newCoders(cfg Config, rank func() int) *coders {
-	return &coders{worker: cfg.Worker, seed: cfg.Seed, log: cfg.Logger, rank: rank, tables: map[uint32]*coder{}, waits: map[string]kept{}}
+func newCoders(cfg Config) *coders {
+	return &coders{worker: cfg.Worker, seed: cfg.Seed, log: cfg.Logger, tables: map[uint32]*coder{}, waits: map[string]kept{}}
 }
 
 // coder is that of one table.
@@ -55,6 +57,8 @@ func (c *coders) of(t *wire.Table) (*coder, error) {
 	if t.Compress == "" {
 		return nil, nil
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	switch k := c.tables[t.ID]; {
 	case k == nil:
 	case k.spec.Name == t.Name && elements(&k.spec) == elements(t) && k.spec.Dim == t.Dim:
@@ -97,10 +101,10 @@ func newCoder(t *wire.Table) (*coder, error) {
 	return k, err
 }
 
-// seedOf is what a codec draws by at a step.
-func (c *coders) seedOf(t *wire.Table, step uint64) uint64 {
+// seedOf is what a worker's codec draws by at a step.
+func (c *coders) seedOf(t *wire.Table, step uint64, rank int) uint64 {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%d/%s/%d/%d", c.seed, t.Name, step, c.rank())
+	fmt.Fprintf(h, "%d/%s/%d/%d", c.seed, t.Name, step, rank)
 	return h.Sum64()
 }
 
@@ -224,5 +228,7 @@ func (c *coders) backOf(k *coder) (*compress.Feedback, error) {
 	if k.back, err = compress.NewFeedback(k.codec, elements(&k.spec)); err != nil {
 		return nil, fmt.Errorf("table %q: %w", k.spec.Name, err)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return k.back, c.restored(k)
 }

@@ -29,7 +29,7 @@ func sender(t testing.TB, log *slog.Logger) *servers {
 		log = slog.New(slog.DiscardHandler)
 	}
 	cfg := Config{Worker: "w", Seed: 7, Logger: log}
-	s := &servers{cluster: &cluster{layout: l, counters: &counters{}}, cfg: cfg, coders: newCoders(cfg, func() int { return 1 })}
+	s := &servers{cluster: &cluster{layout: l, counters: &counters{}}, cfg: cfg, coders: newCoders(cfg)}
 	s.session.params.Parts = 2
 	s.sent.s = s
 	return s

@@ -184,7 +184,7 @@ func (p *push) addCoded(k *coder, err error, keys []uint64, values []float32, cu
 			continue
 		}
 		if fresh {
-			if err := k.encode(b, keys, values, at, p.s.coders.seedOf(t, p.step)); err != nil {
+			if err := k.encode(b, keys, values, at, p.s.coders.seedOf(t, p.step, p.s.cfg.Rank)); err != nil {
 				return err
 			}
 		}

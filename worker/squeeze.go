@@ -146,7 +146,7 @@ func (q *squeeze) pack(c *coders, step uint64, own []wire.Section) (rest []wire.
 			if i < 0 {
 				continue
 			}
-			if err := t.encode(owner, nil, own[i].Values[:elements(&t.spec)], rows, c.seedOf(&t.spec, step)); err != nil {
+			if err := t.encode(owner, nil, own[i].Values[:elements(&t.spec)], rows, c.seedOf(&t.spec, step, q.rank)); err != nil {
 				return nil, err
 			}
 			parcels[owner] = wire.AppendSection(parcels[owner], wire.Section{Table: t.spec.ID, Dim: int(t.spec.Dim), Rows: len(rows), Code: t.codes[owner]})
@@ -255,7 +255,7 @@ func (q *squeeze) add(c *coders, step uint64) ([]byte, error) {
 		t.given = 0
 		rows := t.run(q.rank)
 		t.back.Switch(t.codec)
-		code, err := t.back.AppendRows(nil, t.held.sum[:elements(&t.spec)], int(t.spec.Dim), rows, c.seedOf(&t.spec, step))
+		code, err := t.back.AppendRows(nil, t.held.sum[:elements(&t.spec)], int(t.spec.Dim), rows, c.seedOf(&t.spec, step, q.rank))
 		if err != nil {
 			return nil, t.failed(err)
 		}
