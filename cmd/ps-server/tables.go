@@ -22,7 +22,7 @@ import (
 func tablesCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "tables",
-		Usage: "show the tables of jobs, over all shards: rows, what was admitted, refused and evicted, and bytes",
+		Usage: "show the tables of jobs, over all shards: rows, what was admitted, refused and evicted, and bytes in memory and in the cold store",
 		Flags: slices.Concat([]cli.Flag{
 			jobFlag("one job's; default: of all"),
 			&cli.BoolFlag{Name: "json", Usage: "for machines"},
@@ -140,16 +140,18 @@ func added(tables []jobTable, job string, t wire.TableStatus) []jobTable {
 	have.Rows, have.Bytes = have.Rows+t.Rows, have.Bytes+t.Bytes
 	have.Admitted, have.Refused, have.Evicted = have.Admitted+t.Admitted, have.Refused+t.Refused, have.Evicted+t.Evicted
 	have.Waiting, have.WaitingBytes = have.Waiting+t.Waiting, have.WaitingBytes+t.WaitingBytes
+	have.ColdRows, have.ColdBytes = have.ColdRows+t.ColdRows, have.ColdBytes+t.ColdBytes
+	have.Looked, have.Misses = have.Looked+t.Looked, have.Misses+t.Misses
 	return tables
 }
 
 func renderTables(w io.Writer, tables []jobTable, missing []string) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "JOB\tTABLE\tSHAPE\tROWS\tADMITTED\tREFUSED\tEVICTED\tWAITING\tBYTES\tADMIT\tEVICT")
+	fmt.Fprintln(tw, "JOB\tTABLE\tSHAPE\tROWS\tADMITTED\tREFUSED\tEVICTED\tWAITING\tBYTES\tCOLD ROWS\tCOLD BYTES\tMISSES\tADMIT\tEVICT")
 	for i := range tables {
 		t := &tables[i]
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", t.Job, t.Name, shape(&t.TableStatus),
-			t.Rows, t.Admitted, t.Refused, t.Evicted, t.Waiting, t.Bytes, cmp.Or(t.Admit, "all"), cmp.Or(t.Evict, "none"))
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", t.Job, t.Name, shape(&t.TableStatus),
+			t.Rows, t.Admitted, t.Refused, t.Evicted, t.Waiting, t.Bytes, t.ColdRows, t.ColdBytes, t.Misses, cmp.Or(t.Admit, "all"), cmp.Or(t.Evict, "none"))
 	}
 	if len(missing) > 0 {
 		fmt.Fprintf(tw, "\nno leader answered for %s\n", strings.Join(missing, ", "))
