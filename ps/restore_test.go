@@ -139,6 +139,7 @@ func (s shape) config(cfg *ps.Config) { cfg.Shards, cfg.LogBudget = s.shards, 4<
 
 // saveAs trains a few steps on a cluster, keeps it before the last, and tells what was there, and after one step more.
 func saveAs(t *testing.T, s shape, dir string) (want, next map[uint64]string) {
+	t.Helper()
 	c := newCluster(t, s.servers, func(_ int, cfg *ps.Config) {
 		s.config(cfg)
 		cfg.Checkpoint = ps.CheckpointConfig{Dir: dir, Rate: -1}
@@ -176,6 +177,7 @@ func TestRestoreOnAnyShape(t *testing.T) {
 	for i := range pairs {
 		from, to := shapes[i], shapes[(i+1)%len(shapes)]
 		t.Run(fmt.Sprintf("%d shards on %d to %d on %d", from.shards, from.servers, to.shards, to.servers), func(t *testing.T) {
+			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "checkpoints")
 			synctest.Test(t, func(t *testing.T) {
 				want, next := saveAs(t, from, dir)
@@ -264,7 +266,7 @@ func TestRestoreUnderAnotherName(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer closing()
+		defer closing() //nolint:errcheck // only read
 		if _, err := restore.Run(t.Context(), restore.Config{From: ck, Dir: dir, Job: "k", To: c.reachable()}); err != nil {
 			t.Fatal(err)
 		}
@@ -372,6 +374,7 @@ func TestCrashesWhileSaving(t *testing.T) {
 	t.Parallel()
 	for seed := range seeds(t, 3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				r := rand.New(rand.NewPCG(uint64(seed), 77))
 				c := savingCluster(t, 3, func(cfg *ps.Config) { cfg.Checkpoint.Rate = 1 << 20 })
@@ -470,6 +473,7 @@ func TestCrashesWhileRestoring(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { want, _ = saveAs(t, shape{4, 1}, dir) })
 	for seed := range seeds(t, 3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				r := rand.New(rand.NewPCG(uint64(seed), 78))
 				c := newCluster(t, 3, nil)
@@ -485,7 +489,7 @@ func TestCrashesWhileRestoring(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer closing()
+				defer closing() //nolint:errcheck // only read
 				_, err = restore.Run(ctx, restore.Config{From: ck, Dir: dir, To: &breaking{Cluster: c.reachable(), left: calls, end: func() {
 					if seed%3 == 0 {
 						cancel()

@@ -31,7 +31,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 
 func keepIn(b *testing.B, in string) {
 	b.Helper()
-	dir, err := os.MkdirTemp(in, "hcclps-bench-")
+	dir, err := os.MkdirTemp(in, "hcclps-bench-") //nolint:usetesting // the place is what is measured
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -134,7 +134,9 @@ func operator(b *testing.B, l *ps.Local) *reach.Cluster {
 	go func() { ran <- client.Run(ctx) }()
 	b.Cleanup(func() {
 		stop()
-		<-ran
+		if err := <-ran; err != nil {
+			b.Error(err)
+		}
 	})
 	to, err := reach.Discover(b.Context(), client, l.Addrs())
 	if err != nil {

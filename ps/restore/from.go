@@ -23,10 +23,9 @@ type Source struct {
 
 // ParseSource reads DIR or DIR@ID. The path becomes absolute.
 func ParseSource(s string) (Source, error) {
-	dir, id, given := s, uint64(0), false
+	dir, id := s, uint64(0)
 	if at := strings.LastIndexByte(s, '@'); at >= 0 {
-		n, err := strconv.ParseUint(s[at+1:], 10, 64)
-		if given = err == nil && n > 0; given {
+		if n, err := strconv.ParseUint(s[at+1:], 10, 64); err == nil && n > 0 {
 			dir, id = s[:at], n
 		}
 	}

@@ -233,7 +233,7 @@ func (s *sender) page(ctx context.Context, p checkpoint.Page) error {
 	if !wire.IsSeen(p.Table) {
 		s.rows += uint64(binary.LittleEndian.Uint16(p.Data))
 	}
-	s.data = wire.AppendPage(s.data, wire.Page{Partition: p.Partition, Page: p.PageID.Page, Data: p.Data})
+	s.data = wire.AppendPage(s.data, wire.Page{Partition: p.Partition, Page: p.Page, Data: p.Data})
 	shard.Renumber(s.data[len(s.data)-len(p.Data):], s.stride[p.Table], s.merged.Writers[layout.ShardOf(int(p.Partition), s.m.Shards)])
 	return nil
 }

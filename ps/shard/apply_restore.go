@@ -36,10 +36,8 @@ func (s *State) restore(m *wire.Restore) (wire.Answer, error) {
 	s.digest.bytes(m.Data)
 	switch m.Piece {
 	case wire.RestoreHead:
-		why, err := s.restoreHead(m)
-		if why != "" || err != nil {
-			a, _ := no("%s", why)
-			return a, err
+		if err := s.restoreHead(m); err != nil {
+			return no("%v", err)
 		}
 		j = s.jobs[m.Job]
 	case wire.RestorePages:
@@ -53,31 +51,29 @@ func (s *State) restore(m *wire.Restore) (wire.Answer, error) {
 }
 
 // restoreHead makes the job and its tables, empty.
-func (s *State) restoreHead(m *wire.Restore) (why string, err error) {
+func (s *State) restoreHead(m *wire.Restore) error {
 	h, err := decodeHead(m.Data)
 	if err != nil {
-		return err.Error(), nil
+		return err
 	}
 	j := h.Job
 	if h.HashSeed != s.cfg.HashSeed || j.Name != m.Job {
-		return fmt.Sprintf("the state is of job %q with hash seed %d, the cluster's is %d", j.Name, h.HashSeed, s.cfg.HashSeed), nil
+		return fmt.Errorf("the state is of job %q with hash seed %d, the cluster's is %d", j.Name, h.HashSeed, s.cfg.HashSeed)
 	}
 	if len(s.writers)+len(h.Writers) > 1<<16-1 {
-		return fmt.Sprintf("%d writers of rows, and %d are known here already: 65535 can be told apart", len(h.Writers), len(s.writers)), nil
+		return fmt.Errorf("%d writers of rows, and %d are known here already: 65535 can be told apart", len(h.Writers), len(s.writers))
 	}
 	slots, from := s.slots, uint16(len(s.writers))
 	for _, t := range j.Tables {
-		if t != nil {
+		s.slots++
+		if t.Slot = s.slots; t.SeenSlot != 0 {
 			s.slots++
-			if t.Slot = s.slots; t.SeenSlot != 0 {
-				s.slots++
-				t.SeenSlot = s.slots
-			}
+			t.SeenSlot = s.slots
 		}
 	}
 	s.writers = append(s.writers, h.Writers...)
 	for _, w := range j.Workers {
-		if w != nil && w.Writer != 0 {
+		if w.Writer != 0 {
 			w.Writer += from
 		}
 	}
@@ -86,12 +82,12 @@ func (s *State) restoreHead(m *wire.Restore) (why string, err error) {
 		for _, t := range j.Tables { // those that were made
 			err = errors.Join(err, t.Close())
 		}
-		return err.Error(), nil
+		return err
 	}
 	j.Cut, j.Held, j.Last = nil, nil, planEnd{}
 	j.Restore, j.Restored, j.Writers = m.Load, false, from
 	s.jobs[j.Name] = j
-	return "", nil
+	return nil
 }
 
 // restorePages puts pages in their place.

@@ -41,11 +41,11 @@ type part struct {
 	pages *capture
 	total int64
 
-	ctx    context.Context //nolint:containedctx // its life is that of the part, not of a call
-	cancel context.CancelCauseFunc
-	ended  chan struct{} // closed when nothing is written any more
+	ended chan struct{} // closed when nothing is written any more
 
 	mu     sync.Mutex
+	given  error                   // up: why
+	cancel context.CancelCauseFunc // of the writing, once it has begun
 	state  wire.CheckpointPart
 	writer *checkpoint.Writer // once it has begun
 }
@@ -81,7 +81,7 @@ func (s *saving) lead(yes bool) {
 	defer s.mu.Unlock()
 	s.leading = yes
 	if p := s.part; p != nil && !yes {
-		p.cancel(errors.New("this replica leads no more"))
+		p.giveUp(errors.New("the leader of the group has changed"))
 	}
 }
 
@@ -124,7 +124,6 @@ func (g *Group) take(j *job) error {
 		return nil
 	}
 	p := &part{cut: *j.Cut, since: s.bases[j.Cut.Base], ended: make(chan struct{})}
-	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	p.state = wire.CheckpointPart{Group: g.cfg.Group, State: wire.PartWriting}
 	s.part = p
 	fail := func(err error) error {
@@ -224,11 +223,12 @@ func (g *Group) write(ctx context.Context, p *part) {
 	defer close(p.ended)
 	defer p.pages.Release()
 	began := time.Now()
-	stop := context.AfterFunc(ctx, func() { p.cancel(context.Cause(ctx)) })
-	defer stop()
-	err := g.writePart(p.ctx, p)
+	inner, err := p.begin(ctx)
+	if err == nil {
+		err = g.writePart(inner, p)
+	}
 	if err != nil {
-		p.fail(cmp.Or(context.Cause(p.ctx), err))
+		p.fail(cmp.Or(context.Cause(inner), err))
 		if !errors.Is(context.Cause(ctx), raftgroup.ErrCrash) {
 			g.clear(p)
 		}
@@ -237,6 +237,27 @@ func (g *Group) write(ctx context.Context, p *part) {
 	}
 	g.cfg.Logger.Info("part of a checkpoint written", "group", g.cfg.Group, "job", p.head.Job.Name, "checkpoint", p.cut.ID,
 		"step", p.head.Job.Clock, "bytes", p.state.Bytes, "new", p.state.New, "took", time.Since(began))
+}
+
+// begin begins the writing, unless the part was given up before.
+func (p *part) begin(ctx context.Context) (context.Context, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cancel = cancel
+	if p.given != nil {
+		cancel(p.given)
+	}
+	return ctx, p.given
+}
+
+// giveUp ends the writing at the next page.
+func (p *part) giveUp(why error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.given = cmp.Or(p.given, why); p.cancel != nil {
+		p.cancel(why)
+	}
 }
 
 func (p *part) fail(err error) {
@@ -344,7 +365,7 @@ func (g *Group) checkpoint(ctx context.Context, m *wire.Checkpoint) (wire.Answer
 // close ends a part, committed or abandoned.
 func (g *Group) close(ctx context.Context, p *part, do wire.CheckpointDo) wire.Answer {
 	if do == wire.CheckpointDrop {
-		p.cancel(errDropped)
+		p.giveUp(errDropped)
 	}
 	select {
 	case <-p.ended: // at the next page, at the latest

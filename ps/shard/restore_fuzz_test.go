@@ -12,7 +12,7 @@ import (
 func savedHead(t testing.TB) []byte {
 	t.Helper()
 	s := NewState(StateConfig{})
-	defer s.Close() //nolint:errcheck // of a test
+	defer s.Close()
 	params := wire.JobParams{World: 2, Parts: 1}
 	index := uint64(0)
 	apply := func(e wire.Entry) {
