@@ -169,7 +169,10 @@ func (c *Client) takeUploaded(ctx context.Context, r resumed) error {
 		if err == nil {
 			err = c.restoreResiduals(s.residuals)
 		}
-		if err == nil && s.Dense != nil && c.local != nil {
+		if err == nil && s.Dense != nil && c.local == nil {
+			err = errors.New("the job was hybrid, and its dense tensors were on no server: go on with it in mode hybrid, or allreduce")
+		}
+		if err == nil && s.Dense != nil {
 			if err = c.local.become(s.Dense); err == nil {
 				err = c.local.putDense(s)
 			}

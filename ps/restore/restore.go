@@ -172,6 +172,9 @@ func (r *run) names() []string {
 }
 
 func (r *run) blob(ctx context.Context, group uint32, name string) ([]byte, error) {
+	if b, made, err := r.replica(group); made {
+		return b, err
+	}
 	var b bytes.Buffer
 	if err := r.From.Blob(ctx, group, name, &b); err != nil {
 		return nil, fmt.Errorf("state of group %d: %w", group, err)
