@@ -32,6 +32,8 @@ func allReduce(t team, a Algorithm, v vector, src, dst []byte) error {
 		return treeBroadcast(t, dst, 0)
 	case a == Mesh && small(len(src), t.size()):
 		return meshAllReduce(t, v, src, dst)
+	case a == Mesh:
+		return meshReduceAll(t, v, src, dst, parts)
 	case a == HalvingDoubling && !v.ordered:
 		return halvingAllReduce(t, v, src, dst, parts)
 	default:

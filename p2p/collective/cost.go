@@ -116,7 +116,9 @@ func costAllReduce(l Link, w work, a Algorithm) float64 {
 	case a == Tree:
 		return costTreeReduce(l, w) + costBroadcast(l, w, Tree)
 	case a == Mesh && small(w.n, w.ranks):
-		return l.burst(n, w.ranks-1) + l.greet(n, w.ranks-1) + float64(w.ranks-1)*n/l.Reduce
+		others := float64(w.ranks - 1)
+		last := min(n, DefaultPiece)
+		return l.burst(n, w.ranks-1) + others*l.cut(n) + l.greet(n, w.ranks-1) + others*(last/l.Reduce+max(0, (n-last)*(1/l.Reduce-1/l.Bandwidth)))
 	case a == HalvingDoubling && !w.ordered:
 		q := power(w.ranks)
 		share := (q - 1) / q * n
