@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -61,6 +62,59 @@ func keepIn(b *testing.B, in string) {
 	b.Run("delta/random", func(b *testing.B) {
 		measureKept(b, t, to, 0, touch(func(i int) uint64 { return uint64(i)*100 + uint64(i)*7919%97 }))
 	})
+}
+
+// BenchmarkStepsBesideCheckpoints pulls and pushes 20,000 random rows of 10^6 a step, with one checkpoint a minute at the default rate and
+// without, in turn, and compares: what part of the steps is lost, how much the slowest hundredth of steps takes longer, and the memory of
+// copies. What lies between two checkpoints is shortened to pairSteps steps, and the loss counted for a minute.
+func BenchmarkStepsBesideCheckpoints(b *testing.B) {
+	if testing.Short() {
+		b.Skip("some hundreds of steps, several times, want half a minute")
+	}
+	l := local(b, ps.LocalConfig{Servers: 1, Shards: 4, Durability: ps.QuorumMemory, LogBudget: 64 << 20, Checkpoint: ps.CheckpointConfig{Dir: b.TempDir()}})
+	t := fill(b, l, 1_000_000)
+	to := operator(b, l)
+	out := make([]float32, batchKeys*dim)
+	steps := func() (took time.Duration, each []time.Duration) {
+		began := time.Now()
+		for i := range pairSteps {
+			at, keys := time.Now(), t.batches[i%len(t.batches)]
+			if err := t.c.Pull(b.Context(), worker.Read{Table: t.table, Keys: keys, Out: out}); err != nil {
+				b.Fatal(err)
+			}
+			if err := t.c.Push(b.Context(), batchRows, nil, worker.Gradient{Table: t.table, Keys: keys, Values: t.values}); err != nil {
+				b.Fatal(err)
+			}
+			each = append(each, time.Since(at))
+		}
+		return time.Since(began), each
+	}
+	steps()
+	var lost, slower []float64
+	for b.Loop() {
+		for range 5 {
+			plain, calm := steps()
+			var plan wire.Plan
+			ask(b, to, wire.KindPlan, wire.PlanRequest{SessionRef: wire.SessionRef{Job: "job"}, Plan: wire.Plan{Kind: wire.PlanCheckpoint}}, &plan)
+			beside, busy := steps()
+			ended(b, to, plan.Checkpoint)
+			lost = append(lost, (beside-plain).Seconds()/60)
+			slower = append(slower, slowest(busy).Seconds()/slowest(calm).Seconds())
+		}
+	}
+	slices.Sort(lost)
+	slices.Sort(slower)
+	b.ReportMetric(100*lost[len(lost)/2], "%-lost")
+	b.ReportMetric(slower[len(slower)/2], "p99-ratio")
+}
+
+// pairSteps is how many steps a measurement has; a checkpoint is written meanwhile.
+const pairSteps = 400
+
+// slowest is the time that a hundredth of the steps takes longer than.
+func slowest(each []time.Duration) time.Duration {
+	slices.Sort(each)
+	return each[len(each)*99/100]
 }
 
 // written is the rate in bytes a second at which so many bytes are written and synced.
