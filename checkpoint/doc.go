@@ -23,7 +23,7 @@
 // A chunk is written once: one that an earlier checkpoint of the job has, byte for byte, is named again. A full checkpoint takes nothing
 // from packs of which the newest checkpoint needs less than half, so that a mostly dead pack is kept by no more checkpoints than there are. A
 // delta holds the pages given to it, and those of its base are read from there; at most [MaxChain] deltas stand on a full checkpoint, which
-// cannot be deleted before them.
+// cannot be deleted before them. Who does not know which pages were touched gives all of them, and says so by [Writer.DropRest].
 //
 // # Several servers
 //

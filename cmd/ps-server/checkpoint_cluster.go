@@ -78,14 +78,14 @@ func createCommand() *cli.Command {
 func create(ctx context.Context, c *cli.Context, to *reach.Cluster) error {
 	var plan wire.Plan
 	req := wire.PlanRequest{SessionRef: wire.SessionRef{Job: c.String("job")}, Plan: wire.Plan{Kind: wire.PlanCheckpoint}}
-	if err := inquire(ctx, to, wire.KindPlan, req, &plan); err != nil {
+	if err := to.Ask(ctx, wire.KindPlan, req, &plan); err != nil {
 		return fmt.Errorf("create checkpoint of job %q: %w", c.String("job"), err)
 	}
 	bar := newBar(c, fmt.Sprintf("checkpoint %d", plan.Checkpoint))
 	defer bar.end()
 	for {
 		var all wire.CheckpointsReply
-		if err := inquire(ctx, to, wire.KindCheckpoints, wire.CheckpointsRequest{}, &all); err != nil {
+		if err := to.Ask(ctx, wire.KindCheckpoints, wire.CheckpointsRequest{}, &all); err != nil {
 			return fmt.Errorf("watch checkpoint %d: %w", plan.Checkpoint, err)
 		}
 		for _, s := range all.Last {
@@ -118,18 +118,6 @@ func created(c *cli.Context, dir string, s wire.CheckpointStatus) error {
 		fmt.Fprintf(c.App.Writer, "checkpoint %d of job %s, step %d, %d bytes written, in %s\n", s.ID, s.Job, s.Step, s.Bytes, dir)
 	}
 	return nil
-}
-
-// inquire asks the meta group and reads the answer.
-func inquire(ctx context.Context, to *reach.Cluster, kind wire.Kind, fields, reply any) error {
-	a, body, err := to.Meta(ctx, kind, fields, nil)
-	if err == nil && a.Status != wire.OK {
-		err = errors.New(a.Detail)
-	}
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(body, reply)
 }
 
 func restoreCommand() *cli.Command {

@@ -11,6 +11,7 @@
 //
 //	state.go, entry.go, apply_*.go, claims.go   the state, a pure and total function of its log (state.apply)
 //	leader.go, leases.go, driver.go             what only the leader does: soft, begun anew by each leader
+//	checkpoint.go, upload.go, schedule.go       the same, of checkpoints
 //	group.go, serve.go, status.go               the Raft group around both
 //
 // # Plans
@@ -20,6 +21,15 @@
 // is in force, and releases it on every shard. At most one plan a job is under
 // way. Each message and entry may be repeated: a new leader goes on from the
 // stage that its log shows.
+//
+// # Checkpoints
+//
+// One at a time in the cluster. Its plan gives it its number: the index of the plan's
+// entry, or more, so that it follows those in the folder. When the plan is in force the
+// leader asks the shards how far their parts are; it writes a part of its own, with the job as this
+// group knows it and what workers upload; it logs that all parts are in (and which), writes the
+// manifest, logs that too, and removes old ones. A leader that finds a complete one commits it;
+// one that is not complete is abandoned, by name, and costs nothing but its time.
 //
 // # Leases
 //

@@ -2,7 +2,6 @@ package pstest_test
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -201,11 +200,7 @@ func operator(b *testing.B, l *ps.Local) *reach.Cluster {
 
 func ask(b *testing.B, to *reach.Cluster, kind wire.Kind, fields, reply any) {
 	b.Helper()
-	a, body, err := to.Meta(b.Context(), kind, fields, nil)
-	if err != nil || a.Status != wire.OK {
-		b.Fatalf("%v: %s, %v", a.Status, a.Detail, err)
-	}
-	if err := json.Unmarshal(body, reply); err != nil {
+	if err := to.Ask(b.Context(), kind, fields, reply); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -2,7 +2,7 @@
 // operator's command and a restore need, no session and no job.
 //
 //	c, err := reach.Discover(ctx, client, addrs)
-//	answer, body, err := c.Meta(ctx, wire.KindCheckpoints, wire.CheckpointsRequest{}, nil)
+//	err = c.Ask(ctx, wire.KindCheckpoints, wire.CheckpointsRequest{}, &reply)
 //
 // A request goes on, over changes of leader and busy servers, until there is an
 // answer for good or ctx ends; without a deadline it has a minute. All methods may be called concurrently.
@@ -83,6 +83,18 @@ func (c *Cluster) Meta(ctx context.Context, kind wire.Kind, fields any, body []b
 		return wire.Answer{}, nil, err
 	}
 	return c.call(ctx, fmt.Sprintf("request %d to the meta group", kind), layout.MetaGroup, head, body)
+}
+
+// Ask is Meta for an answer as JSON. A refusal is an error.
+func (c *Cluster) Ask(ctx context.Context, kind wire.Kind, fields, reply any) error {
+	a, body, err := c.Meta(ctx, kind, fields, nil)
+	switch {
+	case err != nil:
+		return err
+	case a.Status != wire.OK:
+		return errors.New(a.Detail)
+	}
+	return json.Unmarshal(body, reply)
 }
 
 // Shard asks the leader of a shard's group.

@@ -36,6 +36,21 @@
 // of which end with the leadership (propose.go). In scratch mode whoever has
 // put something into the inbox proposes, applies and completes it, one at a time (scratch.go).
 //
+// # Checkpoints
+//
+// A checkpoint is a plan; once it is in force State has a cut (apply_cut.go), up to
+// which every step counts. Where the entry before the cut is applied the leader captures
+// the job's tables and its head (checkpoint.go), under the lock and without copying a row.
+// Under bsp training goes on at once; under ssp and asp each worker is stopped at its own
+// step until all shards have captured (wire.CheckpointGo). A goroutine of Run writes the part. All
+// of that but the cut is soft: a new leader captures if it is not too late, else the
+// meta group abandons the checkpoint. A table has one capture at a time: a snapshot under
+// way is given up for a checkpoint, and waits while one is written; when the log is half
+// full, the part is written as fast as it can be.
+//
+// A job comes back from a checkpoint through the log (apply_restore.go): its head,
+// put together from those of all shards (MergeHeads), then pages of rows.
+//
 // # Snapshots
 //
 // The head is a version byte and State as JSON, without rows. Pages are those
