@@ -11,6 +11,6 @@ func app() *cli.App {
 	return &cli.App{
 		Name:     "ps-worker",
 		Usage:    "train models on a cluster of parameter servers",
-		Commands: []*cli.Command{trainCommand(), evalCommand(), predictCommand(), launchCommand(), featuresCommand(), benchCommand(), topoCommand(), profileCommand(), doctor.Command(false, trainCommand().Flags), program.VersionCommand()},
+		Commands: []*cli.Command{trainCommand(), evalCommand(), predictCommand(), exportCommand(), launchCommand(), featuresCommand(), benchCommand(), topoCommand(), profileCommand(), doctor.Command(false, trainCommand().Flags), program.VersionCommand()},
 	}
 }
