@@ -9,8 +9,9 @@
 // So the folder is emptied at Open and at Close, nothing is ever synced, and whatever cannot be read ends the tables that wanted it. The database
 // is made with the first unit that goes cold: a server whose tables fit in memory pays nothing.
 //
-// Run frees the disk of units that were written over.
+// Units that are written together share a value of the database, a segment (segment.go has its bytes); the store knows in memory which segment a unit is
+// in. So the database's tree is tiny, a unit costs a copy and a checksum to write, and one search in a small tree to read. A unit that is written anew leaves
+// a gap in its old segment. Run moves what is left of segments that are mostly gaps, and then frees the files of the value log that are mostly garbage.
 //
-// A key is the number of the table and of the unit, 4 bytes each, big endian, so that units of a table lie in order. A value is the unit, then
-// its CRC-32C over key and unit, and its length, 4 bytes each, little endian: Badger returns damaged bytes without an error.
+// Every unit has a CRC-32C of ours: Badger returns damaged bytes without an error.
 package cold

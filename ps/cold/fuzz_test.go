@@ -5,24 +5,54 @@ import (
 	"testing"
 )
 
-// FuzzUnseal: what is not a sealed unit is refused, and a sealed one comes back.
-func FuzzUnseal(f *testing.F) {
-	f.Add([]byte("12345678"), []byte("a unit"), 3, byte(1))
-	f.Add([]byte("12345678"), []byte{}, 0, byte(255))
-	f.Fuzz(func(t *testing.T, key, unit []byte, at int, flip byte) {
-		value := seal(nil, key, unit)
-		got := make([]byte, len(unit))
-		if err := unseal(got, key, value); err != nil || !bytes.Equal(got, unit) {
-			t.Fatalf("%x, %v", got, err)
-		}
-		if unseal(make([]byte, len(unit)+1), key, value) == nil || unseal(got, key, value[:len(value)-1]) == nil {
-			t.Fatal("another length is accepted")
-		}
-		if at >= 0 && flip != 0 {
-			value[at%len(value)] ^= flip
-			if unseal(got, key, value) == nil {
-				t.Fatal("a changed byte is accepted")
+// FuzzSegment: no bytes break the decoder, and what was written comes back; a changed byte does not.
+func FuzzSegment(f *testing.F) {
+	key := []byte("12345678")
+	f.Add(appendSegment(nil, key, []uint32{1, 5, 9}, []byte("one.fivenine")), []byte("one.fivenine"), 7, byte(1))
+	f.Add(appendSegment(nil, key, []uint32{3}, []byte("x")), []byte("xyzxyzxyz"), 0, byte(255))
+	f.Add([]byte{}, []byte{}, 0, byte(0))
+	f.Fuzz(func(t *testing.T, value, data []byte, at int, flip byte) {
+		if s, err := decodeSegment(key, value); err == nil {
+			for i := range s.n {
+				_, _ = s.unit(i)
 			}
+			_ = s.find(5, make([]byte, s.size))
+		}
+		ids := []uint32{1, 5, 9}
+		if data = data[:len(data)/3*3]; len(data) == 0 {
+			return
+		}
+		size := len(data) / 3
+		value = appendSegment(nil, key, ids, data)
+		s, err := decodeSegment(key, value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, size)
+		for i, id := range ids {
+			if err := s.find(id, got); err != nil || !bytes.Equal(got, data[i*size:][:size]) {
+				t.Fatalf("unit %d: %x, %v", id, got, err)
+			}
+		}
+		if s.find(4, got) == nil || s.find(5, make([]byte, size+1)) == nil {
+			t.Fatal("another unit, or another length, is found")
+		}
+		if at < 0 || flip == 0 {
+			return
+		}
+		value[at%len(value)] ^= flip
+		whole := 0
+		if s, err = decodeSegment(key, value); err == nil {
+			for i, id := range ids {
+				if s.find(id, got) == nil && bytes.Equal(got, data[i*size:][:size]) {
+					whole++
+				} else if s.find(id, got) == nil {
+					t.Fatalf("unit %d was changed and is accepted", id)
+				}
+			}
+		}
+		if whole == len(ids) {
+			t.Fatal("a changed byte is accepted")
 		}
 	})
 }

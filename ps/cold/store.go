@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,11 +30,15 @@ type Config struct {
 
 // Store keeps units of any number of tables. Its methods may be called concurrently.
 type Store struct {
-	cfg    Config
-	tables atomic.Uint32
-	stats  counters
-	swept  atomic.Int64  // bytes that had been written at the last search for garbage
-	sweep  chan struct{} // asks for one
+	cfg     Config
+	tables  atomic.Uint32
+	stats   counters
+	swept   atomic.Int64  // bytes that had been written at the last search for garbage
+	sweep   chan struct{} // asks for one
+	garbage atomic.Bool   // there may be some
+
+	listMu sync.Mutex        // guards list
+	list   map[uint32]*units // those that are open
 
 	mu     sync.RWMutex // held for reading by who uses db, for writing by who makes, drops from or closes it
 	db     *badger.DB   // nil: nothing was ever cold
@@ -49,7 +55,7 @@ func Open(cfg Config) (*Store, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{cfg: cfg, sweep: make(chan struct{}, 1)}
+	s := &Store{cfg: cfg, sweep: make(chan struct{}, 1), list: map[uint32]*units{}}
 	if err := s.empty(); err != nil {
 		return nil, fmt.Errorf("open cold store: %w", err)
 	}
@@ -63,17 +69,16 @@ func (s *Store) empty() error {
 	return os.MkdirAll(s.cfg.Dir, 0o700)
 }
 
-// Sizes of the database. Its memory is small, since units lie in the value log and the tree holds their places alone: as values in the tree,
-// a unit of 1,160 bytes cost 45 us of CPU to write and 17 to read, most of it compaction; in the log it costs 5 and 5.
+// Sizes of the database. Its tree holds places of segments alone, which lie in the value log, so it is tiny: 50 bytes a segment.
+// As a value of its own in the tree, a unit of 1,160 bytes cost 45 us of CPU to write and 17 to read, most of it compaction; alone in the log 5 and 5.
 const (
-	minMemtable = 1 << 20
-	maxMemtable = 16 << 20
-	memoryShare = 64       // a memtable is that part of the tables' memory, within bounds
-	memtables   = 2        // full ones that wait to be written
-	inTree      = 128      // longer values go to the log
-	logFile     = 64 << 20 // bytes of a file of the log
-	sweepAfter  = 64 << 20 // bytes written from one search for garbage to the next
-	sweepShare  = 0.5      // of a file, garbage, from which on it is written anew
+	memtable   = 256 << 10
+	memtables  = 2        // full ones that wait to be written
+	inTree     = 1 << 10  // longer values go to the log
+	logFile    = 32 << 20 // bytes of a file of the log
+	sweepAfter = logFile  // bytes written from one search for garbage to the next
+	sweepShare = 0.5      // of a file, garbage, from which on it is written anew
+	base       = (memtables + 2) * memtable
 )
 
 // use is the database, made if it is not there, with s.mu held for reading.
@@ -116,22 +121,22 @@ func (s *Store) open() (err error) {
 			err = fmt.Errorf("open database in %s: %v", s.cfg.Dir, r)
 		}
 	}()
-	size := min(max(s.cfg.Memory.Limit()/memoryShare, minMemtable), maxMemtable)
 	o := badger.DefaultOptions(s.cfg.Dir)
 	o.Logger = logger{s}
 	o.Compression = options.None
 	o.BlockCacheSize, o.IndexCacheSize = 0, 0
 	o.ChecksumVerificationMode = options.OnTableRead
 	o.DetectConflicts, o.MetricsEnabled = false, false
-	o.MemTableSize, o.NumMemtables = size, memtables
-	o.BaseTableSize = minMemtable
+	o.MemTableSize, o.NumMemtables = memtable, memtables
+	o.BaseTableSize, o.BaseLevelSize = 1<<20, 4<<20
+	o.NumLevelZeroTables, o.NumLevelZeroTablesStall = 1, 8 // what is garbage in the log is known after a compaction
 	o.ValueThreshold = inTree
 	o.ValueLogFileSize, o.NumGoroutines, o.NumCompactors = logFile, 1, 2
 	db, err := badger.Open(o)
 	if err != nil {
 		return fmt.Errorf("open database in %s: %w", s.cfg.Dir, err)
 	}
-	s.db, s.bytes = db, size*(memtables+1)
+	s.db, s.bytes = db, base
 	s.cfg.Memory.Add(s.bytes)
 	return nil
 }
@@ -148,35 +153,49 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// wrote counts bytes, and asks for a search when they are many.
-func (s *Store) wrote(n int) {
-	now := s.stats.written.Add(int64(n))
-	before := s.swept.Load()
-	if now-before < sweepAfter || !s.swept.CompareAndSwap(before, now) {
-		return
+// wrote counts units, and asks for a search when they are many.
+func (s *Store) wrote(units, bytes int) {
+	s.stats.writes.Add(int64(units))
+	now := s.stats.written.Add(int64(bytes))
+	if before := s.swept.Load(); now-before >= sweepAfter && s.swept.CompareAndSwap(before, now) {
+		s.garbage.Store(true)
+		s.ask()
 	}
+}
+
+// ask wakes Run.
+func (s *Store) ask() {
 	select {
 	case s.sweep <- struct{}{}:
 	default:
 	}
 }
 
-// collect writes files of the log anew that are mostly garbage.
+// collect compacts sparse segments, and frees files of the log that are mostly garbage.
 func (s *Store) collect(ctx context.Context) {
-	for ctx.Err() == nil {
+	s.listMu.Lock()
+	open := slices.Collect(maps.Values(s.list))
+	s.listMu.Unlock()
+	for _, u := range open {
+		if err := u.compact(); err != nil {
+			s.cfg.Logger.Warn("garbage among cold rows stays on disk", "dir", s.cfg.Dir, "err", err)
+			return
+		}
+	}
+	for s.garbage.Swap(false) && ctx.Err() == nil {
 		db, err := s.use()
 		if err != nil {
 			return
 		}
 		err = db.RunValueLogGC(sweepShare)
 		s.mu.RUnlock()
-		if err != nil {
-			if !errors.Is(err, badger.ErrNoRewrite) {
-				s.cfg.Logger.Warn("garbage of cold rows stays on disk", "dir", s.cfg.Dir, "err", err)
-			}
-			return
+		switch {
+		case err == nil:
+			s.stats.sweeps.Add(1)
+			s.garbage.Store(true) // there may be another one
+		case !errors.Is(err, badger.ErrNoRewrite):
+			s.cfg.Logger.Warn("garbage of cold rows stays on disk", "dir", s.cfg.Dir, "err", err)
 		}
-		s.stats.sweeps.Add(1)
 	}
 }
 
@@ -193,6 +212,11 @@ func (s *Store) Close() error {
 		err = s.db.Close()
 		s.cfg.Memory.Add(-s.bytes)
 		s.db = nil
+	}
+	s.listMu.Lock()
+	defer s.listMu.Unlock()
+	for _, u := range s.list {
+		u.uncount()
 	}
 	if err = errors.Join(err, os.RemoveAll(s.cfg.Dir)); err != nil {
 		return fmt.Errorf("close cold store: %w", err)
@@ -218,3 +242,28 @@ func (l logger) Infof(format string, args ...any) {
 }
 
 func (l logger) Debugf(string, ...any) {}
+
+// counters count units and bytes.
+type counters struct{ writes, written, reads, read, sweeps atomic.Int64 }
+
+// Stats is what a store has done, in units and in bytes of units; Disk and Vlog are what it takes on disk, as of the last minute.
+type Stats struct {
+	Writes, Written int64
+	Reads, Read     int64
+	Disk            int64 // bytes of sorted tables
+	Vlog            int64 // bytes of value logs
+	Memory          int64 // bytes of the database, counted in table.Memory; beside them, what it takes to find units
+	Sweeps          int64 // files of the value log written anew
+}
+
+// Stats counts.
+func (s *Store) Stats() Stats {
+	out := Stats{Writes: s.stats.writes.Load(), Written: s.stats.written.Load(), Reads: s.stats.reads.Load(), Read: s.stats.read.Load(), Sweeps: s.stats.sweeps.Load()}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.db != nil {
+		out.Disk, out.Vlog = s.db.Size()
+		out.Memory = s.bytes
+	}
+	return out
+}

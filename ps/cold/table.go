@@ -4,108 +4,115 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
-	"sync/atomic"
+	"sync"
 
 	badger "github.com/dgraph-io/badger/v4"
 
 	"hcclps/ps/table"
 )
 
-// trailer is what stands behind a unit: CRC and length.
-const trailer = 8
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// counters count units and bytes.
-type counters struct{ writes, written, reads, read, sweeps atomic.Int64 }
-
-// Stats is what a store has done, in units and in bytes of units; Disk and Vlog are what it takes on disk now.
-type Stats struct {
-	Writes, Written int64
-	Reads, Read     int64
-	Disk            int64 // bytes of sorted tables
-	Vlog            int64 // bytes of value logs
-	Memory          int64 // bytes, counted in table.Memory
-	Sweeps          int64 // files of the value log written anew
-}
-
-// Stats counts.
-func (s *Store) Stats() Stats {
-	out := Stats{Writes: s.stats.writes.Load(), Written: s.stats.written.Load(), Reads: s.stats.reads.Load(), Read: s.stats.read.Load(), Sweeps: s.stats.sweeps.Load()}
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.db != nil {
-		out.Disk, out.Vlog = s.db.Size()
-		out.Memory = s.bytes
-	}
-	return out
-}
-
 // units are those of one table.
 type units struct {
 	s      *Store
 	number uint32
+
+	mu      sync.Mutex // guards the rest; nothing is waited for under it
+	places  places
+	counted int64 // bytes of places in the memory of tables
 }
 
 // Table is a store of a table's own.
-func (s *Store) Table() table.Cold { return &units{s, s.tables.Add(1)} }
-
-func (u *units) key(id uint32) []byte {
-	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(make([]byte, 0, 8), u.number), id)
+func (s *Store) Table() table.Cold {
+	u := &units{s: s, number: s.tables.Add(1), places: places{segments: map[uint32]occupancy{}}}
+	s.listMu.Lock()
+	defer s.listMu.Unlock()
+	s.list[u.number] = u
+	return u
 }
 
-// seal appends a unit's value.
-func seal(dst, key, unit []byte) []byte {
-	dst = append(dst, unit...)
-	dst = binary.LittleEndian.AppendUint32(dst, checksum(key, unit))
-	return binary.LittleEndian.AppendUint32(dst, uint32(len(unit)))
-}
-
-func checksum(key, unit []byte) uint32 {
-	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, unit)
-}
-
-// unseal checks a value of a unit of the length of to, and copies it.
-func unseal(to, key, value []byte) error {
-	if len(value) != len(to)+trailer {
-		return fmt.Errorf("%d bytes, want %d", len(value), len(to)+trailer)
-	}
-	unit, end := value[:len(to)], value[len(to):]
-	if n := binary.LittleEndian.Uint32(end[4:]); int(n) != len(to) {
-		return fmt.Errorf("length %d, want %d", n, len(to))
-	}
-	if have, want := checksum(key, unit), binary.LittleEndian.Uint32(end); have != want {
-		return fmt.Errorf("checksum %08x, want %08x", have, want)
-	}
-	copy(to, unit)
-	return nil
+// key names a segment.
+func (u *units) key(segment uint32) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(make([]byte, 0, 8), u.number), segment)
 }
 
 // Write implements table.Cold.
 func (u *units) Write(ids []uint32, data []byte) error {
+	if err := u.write(ids, data, nil); err != nil {
+		return fmt.Errorf("write %d units of table %d: %w", len(ids), u.number, err)
+	}
+	u.s.wrote(len(ids), len(data))
+	return nil
+}
+
+// write writes segments. A unit goes to its new place if it is still in the segment that from says, where that is given.
+func (u *units) write(ids []uint32, data []byte, from []uint32) (err error) {
 	db, err := u.s.use()
 	if err != nil {
-		return fmt.Errorf("write %d units: %w", len(ids), err)
+		return err
 	}
 	defer u.s.mu.RUnlock()
+	per, size := perSegment(len(data)/len(ids)), len(data)/len(ids)
+	u.mu.Lock()
+	first := u.places.last + 1
+	u.places.last += uint32((len(ids) + per - 1) / per)
+	dead := u.places.dead
+	u.places.dead = nil
+	u.mu.Unlock()
+	defer func() {
+		if err != nil {
+			u.mu.Lock()
+			u.places.dead = append(u.places.dead, dead...)
+			u.mu.Unlock()
+		}
+	}()
+
 	batch := db.NewWriteBatch()
 	defer batch.Cancel()
-	size := len(data) / len(ids)
-	values := make([]byte, 0, len(data)+trailer*len(ids))
-	for i, id := range ids {
-		key, from := u.key(id), len(values)
-		values = seal(values, key, data[i*size:][:size])
-		if err := batch.Set(key, values[from:len(values):len(values)]); err != nil {
-			return fmt.Errorf("write unit %d of table %d: %w", id, u.number, err)
+	for _, segment := range dead {
+		if err := batch.Delete(u.key(segment)); err != nil {
+			return err
+		}
+	}
+	values := make([]byte, 0, len(data)+len(ids)*(headBytes+entryBytes))
+	for at, segment := 0, first; at < len(ids); at, segment = at+per, segment+1 {
+		end, key, begin := min(at+per, len(ids)), u.key(segment), len(values)
+		values = appendSegment(values, key, ids[at:end], data[at*size:end*size])
+		if err := batch.Set(key, values[begin:len(values):len(values)]); err != nil {
+			return err
 		}
 	}
 	if err := batch.Flush(); err != nil {
-		return fmt.Errorf("write %d units of table %d: %w", len(ids), u.number, err)
+		return err
 	}
-	u.s.stats.writes.Add(int64(len(ids)))
-	u.s.wrote(len(data))
+	u.place(ids, first, per, from)
 	return nil
+}
+
+// place notes where units are now.
+func (u *units) place(ids []uint32, first uint32, per int, from []uint32) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	p := &u.places
+	for at := 0; at < len(ids); at += per {
+		end, segment := min(at+per, len(ids)), first+uint32(at/per)
+		o := occupancy{units: uint16(end - at)}
+		for i := at; i < end; i++ {
+			if from == nil || p.of(ids[i]) == from[i] {
+				p.put(ids[i], segment)
+				o.live++
+			}
+		}
+		if p.segments[segment] = o; o.live == 0 {
+			delete(p.segments, segment)
+			p.dead = append(p.dead, segment)
+		}
+	}
+	now := p.bytes()
+	u.s.cfg.Memory.Add(now - u.counted)
+	u.counted = now
+	if len(p.sparse) > 0 {
+		u.s.ask()
+	}
 }
 
 // Read implements table.Cold.
@@ -116,29 +123,130 @@ func (u *units) Read(ids []uint32, data []byte) error {
 	}
 	defer u.s.mu.RUnlock()
 	size := len(data) / max(1, len(ids))
-	err = db.View(func(txn *badger.Txn) error {
-		for i, id := range ids {
-			key := u.key(id)
-			item, err := txn.Get(key)
-			if err == nil {
-				err = item.Value(func(v []byte) error { return unseal(data[i*size:][:size], key, v) })
-			}
-			if err != nil {
-				return fmt.Errorf("read unit %d of table %d: %w", id, u.number, err)
-			}
-		}
-		return nil
-	})
 	u.s.stats.reads.Add(int64(len(ids)))
 	u.s.stats.read.Add(int64(len(data)))
-	return err
+	where := make([]uint32, len(ids))
+	u.locate(ids, where)
+	for at := 0; at < len(ids); {
+		end := at + 1
+		for end < len(ids) && where[end] == where[at] {
+			end++
+		}
+		err := u.segment(db, where[at], func(s segment) error {
+			for i := at; i < end; i++ {
+				if err := s.find(ids[i], data[i*size:][:size]); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if errors.Is(err, badger.ErrKeyNotFound) && u.moved(ids[at:], where[at:]) {
+			continue // while it was looked for
+		}
+		if err != nil {
+			return fmt.Errorf("read unit %d of table %d: segment %d: %w", ids[at], u.number, where[at], err)
+		}
+		at = end
+	}
+	return nil
+}
+
+// locate finds the segments of units.
+func (u *units) locate(ids, where []uint32) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for i, id := range ids {
+		where[i] = u.places.of(id)
+	}
+}
+
+// moved finds the segments anew, and says whether that of the first has changed.
+func (u *units) moved(ids, where []uint32) bool {
+	old := where[0]
+	u.locate(ids, where)
+	return where[0] != old
+}
+
+// segment shows one, which is valid until visit returns.
+func (u *units) segment(db *badger.DB, number uint32, visit func(segment) error) error {
+	txn := db.NewTransaction(false)
+	defer txn.Discard()
+	key := u.key(number)
+	item, err := txn.Get(key)
+	if err != nil {
+		return err
+	}
+	return item.Value(func(v []byte) error {
+		s, err := decodeSegment(key, v)
+		if err != nil {
+			return err
+		}
+		return visit(s)
+	})
+}
+
+// compact writes what is left of sparse segments into new ones.
+func (u *units) compact() error {
+	u.mu.Lock()
+	sparse := u.places.sparse
+	u.places.sparse = nil
+	u.mu.Unlock()
+	for len(sparse) > 0 {
+		now := sparse[:min(len(sparse), sparseBelow*2)]
+		sparse = sparse[len(now):]
+		ids, from, data, err := u.left(now)
+		if err != nil {
+			return fmt.Errorf("read segments of table %d: %w", u.number, err)
+		}
+		if len(ids) == 0 {
+			continue
+		}
+		if err := u.write(ids, data, from); err != nil {
+			return fmt.Errorf("write segments of table %d: %w", u.number, err)
+		}
+	}
+	return nil
+}
+
+// left reads the units that are still in segments, ascending.
+func (u *units) left(segments []uint32) (ids, from []uint32, data []byte, err error) {
+	db, err := u.s.use()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer u.s.mu.RUnlock()
+	for _, number := range segments {
+		err := u.segment(db, number, func(s segment) error {
+			for i := range s.n {
+				where := []uint32{0}
+				if u.locate([]uint32{s.id(i)}, where); where[0] != number {
+					continue
+				}
+				unit, err := s.unit(i)
+				if err != nil {
+					return err
+				}
+				ids, from, data = append(ids, s.id(i)), append(from, number), append(data, unit...)
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, badger.ErrKeyNotFound) { // nothing is left of it
+			return nil, nil, nil, fmt.Errorf("segment %d: %w", number, err)
+		}
+	}
+	sortUnits(ids, from, data)
+	return ids, from, data, nil
 }
 
 // Close implements table.Cold: the units are removed.
 func (u *units) Close() error {
 	s := u.s
+	s.listMu.Lock()
+	delete(s.list, u.number)
+	s.listMu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	u.uncount()
 	if s.db == nil {
 		return nil
 	}
@@ -147,4 +255,12 @@ func (u *units) Close() error {
 		return fmt.Errorf("remove units of table %d: %w", u.number, err)
 	}
 	return nil
+}
+
+// uncount takes the places out of the memory of tables.
+func (u *units) uncount() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.s.cfg.Memory.Add(-u.counted)
+	u.counted = 0
 }

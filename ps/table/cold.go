@@ -51,9 +51,11 @@ type tier struct {
 	keys   slabs    // of cold units; the head is that of the unit
 	cold   int64    // units
 	hand   uint32   // number at which the search for victims goes on
+	guests []uint32 // units that came back, oldest first: those that are used once go before all others
 	need   int      // units that a Warm has lately asked for
 	one    []byte   // a unit
 	turn   chan struct{}
+	chill  chill // of who has the turn
 
 	active                                                   atomic.Bool // a unit was cold
 	fault                                                    atomic.Pointer[error]
@@ -64,14 +66,15 @@ type tier struct {
 // place is where a unit is.
 type place struct {
 	slot  uint32 // of units, or with isCold of keys; none: the number is not in use
-	state uint32 // atomic: seen, clean, and above them how often the unit went cold
+	state uint32 // atomic: how much it was used, clean, and above them how often the unit went cold
 }
 
 const (
 	isCold = 1 << 31
-	seen   = 1 // used since the search for victims came by
-	clean  = 2 // the store has it as it is
-	wentBy = 4 // one more time cold
+	used   = 3  // steps it was used in, up to three, less one each time that the search for victims comes by
+	clean  = 4  // the store has it as it is
+	taken  = 8  // chosen to go
+	wentBy = 16 // one more time cold
 )
 
 func (t *Table) newTier(store Cold, memory *Memory) *tier {
@@ -95,7 +98,7 @@ func (r *tier) number(slot uint32) (unit uint32, err error) {
 	}
 	p := r.at(unit)
 	p.slot = slot
-	p.state = p.state&^clean | seen
+	p.state = p.state&^(clean|used) | 1
 	return unit, nil
 }
 
@@ -105,8 +108,8 @@ func (r *tier) see(unit uint32) bool {
 	if p.slot&isCold != 0 {
 		return false
 	}
-	if atomic.LoadUint32(&p.state)&seen == 0 {
-		atomic.OrUint32(&p.state, seen)
+	if atomic.LoadUint32(&p.state)&used == 0 {
+		atomic.OrUint32(&p.state, 1)
 	}
 	return true
 }
@@ -171,9 +174,10 @@ func (t *Table) heat(unit uint32) error {
 			return err
 		}
 	}
-	if p.state&(seen|clean) != seen {
-		p.state = p.state&^clean | seen
+	if p.state&used != used {
+		p.state++
 	}
+	p.state &^= clean
 	return nil
 }
 
@@ -190,7 +194,8 @@ func (t *Table) install(unit uint32, data []byte) error {
 	*(*unitHead)(t.units.headOf(slot)) = *(*unitHead)(r.keys.headOf(was))
 	r.keys.give(was)
 	p.slot = slot
-	p.state |= seen | clean
+	p.state = p.state&^used | clean
+	r.guests = append(r.guests, unit)
 	r.cold--
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	coolUnits = 512     // units written under one hold of the lock
+	coolUnits = 128     // units written under one hold of the lock
 	coolLooks = 1 << 16 // units looked at under one hold of the lock
 )
 
@@ -27,7 +27,7 @@ func (t *Table) lacking(need int) int {
 	hot := int(r.places.used) - len(r.spares) - int(r.cold)
 	size := int64(t.units.block + t.units.head)
 	room := t.units.room() + int(r.memory.left()/size)
-	low := min(max(hot/16, r.need), hot/4)
+	low := min(max(hot/32, r.need/4), hot/8)
 	if room >= low+need {
 		return 0
 	}
@@ -55,15 +55,15 @@ func (t *Table) cool(ctx context.Context, lock Lock, need int) error {
 	if lack == 0 {
 		return nil
 	}
-	var b chill
-	left := 2 * int(t.places()) // twice around: the first may only clear marks
+	b := &r.chill
+	left := 4 * int(t.places()) // around until the last counter is at 0
 	for lack > 0 && left > 0 && ctx.Err() == nil {
 		lock.RLock()
-		left -= t.victims(&b, min(lack, coolUnits))
+		left -= t.victims(b, min(lack, coolUnits))
 		lock.RUnlock()
 		err := b.write(r)
 		lock.Lock()
-		lack -= t.release(&b, err)
+		lack -= t.release(b, err)
 		lock.Unlock()
 		if err != nil {
 			return fmt.Errorf("write cold rows: %w: they stay in memory", err)
@@ -83,44 +83,72 @@ type chill struct {
 	data  []byte   // of dirty
 }
 
-// victims chooses up to n units, by the clock: what was used since the hand came by last stays until it comes again. It
-// copies them, and returns how many units it has looked at. The owner's lock is held for reading.
+// victims chooses up to n units, by a clock with counters: what was used in several steps stays for as many rounds, and what came for one
+// step goes first. It copies them, and returns how many units it has looked at. The owner's lock is held for reading.
 func (t *Table) victims(b *chill, n int) (looked int) {
 	b.ids, b.dirty, b.data = b.ids[:0], b.dirty[:0], b.data[:0]
 	r := t.tier
-	used := t.places()
-	if t.closed || used == 0 {
+	places := t.places()
+	if t.closed || places == 0 {
 		return coolLooks
 	}
-	for ; looked < min(coolLooks, int(used)) && len(b.ids) < n; looked++ { // none twice
-		if r.hand >= used {
+	t.oldGuests(b, n)
+	for ; looked < min(coolLooks, int(places)) && len(b.ids) < n; looked++ {
+		if r.hand >= places {
 			r.hand = 0
 		}
 		unit := r.hand
 		r.hand++
 		p := r.at(unit)
-		if p.slot&isCold != 0 {
-			continue
-		}
-		state := atomic.LoadUint32(&p.state)
-		if state&seen != 0 {
-			atomic.AndUint32(&p.state, ^uint32(seen))
-			continue
-		}
-		if units := t.parts[t.numberOf(unit)].units; units[len(units)-1] == unit {
-			continue // it is not full, or the next to change
-		}
-		b.ids = append(b.ids, unit)
-		if state&clean == 0 {
-			atomic.OrUint32(&p.state, clean)
-			b.dirty = append(b.dirty, unit)
-			b.data = append(b.data, t.unitBytes(unit)...)
+		switch {
+		case p.slot&isCold != 0:
+		case atomic.LoadUint32(&p.state)&used != 0:
+			atomic.AddUint32(&p.state, ^uint32(0)) // nobody else makes it less
+		default:
+			t.choose(b, unit)
 		}
 	}
 	if len(b.ids) > 0 {
 		r.active.Store(true)
 	}
+	slices.Sort(b.dirty)
+	for _, unit := range b.dirty {
+		b.data = append(b.data, t.unitBytes(unit)...)
+	}
 	return looked
+}
+
+// oldGuests chooses units that came back for one step and were not used since. Those that came last are left for the step they came for. So a step's
+// many rows that are rarely used do not drive out those that are used often (the idea of S3-FIFO, Yang et al., SOSP 2023).
+func (t *Table) oldGuests(b *chill, n int) {
+	r := t.tier
+	old := min(max(0, len(r.guests)-2*r.need), coolLooks)
+	at := 0
+	for ; at < old && len(b.ids) < n; at++ {
+		unit := r.guests[at]
+		if p := r.at(unit); p.slot&isCold == 0 && atomic.LoadUint32(&p.state)&used <= 1 {
+			atomic.AndUint32(&p.state, ^uint32(used))
+			t.choose(b, unit)
+		}
+	}
+	r.guests = append(r.guests[:0], r.guests[at:]...)
+}
+
+// choose adds a unit to those that go.
+func (t *Table) choose(b *chill, unit uint32) {
+	if units := t.parts[t.numberOf(unit)].units; units[len(units)-1] == unit {
+		return // it is not full, or the next to change
+	}
+	p := t.tier.at(unit)
+	if p.state&taken != 0 {
+		return
+	}
+	atomic.OrUint32(&p.state, taken)
+	b.ids = append(b.ids, unit)
+	if p.state&clean == 0 {
+		atomic.OrUint32(&p.state, clean)
+		b.dirty = append(b.dirty, unit)
+	}
 }
 
 // write brings copies of changed units to the store.
@@ -128,7 +156,6 @@ func (b *chill) write(r *tier) error {
 	if len(b.dirty) == 0 {
 		return nil
 	}
-	b.sort()
 	if err := r.store.Write(b.dirty, b.data); err != nil {
 		r.failures.Add(1)
 		r.trouble.Store(&err)
@@ -137,20 +164,6 @@ func (b *chill) write(r *tier) error {
 	r.trouble.Store(nil)
 	r.written.Add(int64(len(b.dirty)))
 	return nil
-}
-
-// sort brings the units into ascending order, which they are in but for one place where the hand came round.
-func (b *chill) sort() {
-	if slices.IsSorted(b.dirty) {
-		return
-	}
-	at := 1
-	for b.dirty[at-1] < b.dirty[at] {
-		at++
-	}
-	size := len(b.data) / len(b.dirty)
-	b.dirty = slices.Concat(b.dirty[at:], b.dirty[:at])
-	b.data = slices.Concat(b.data[at*size:], b.data[:at*size])
 }
 
 // release makes those units cold that were not used since they were chosen. The owner's lock is held for writing.
@@ -163,11 +176,11 @@ func (t *Table) release(b *chill, failed error) (n int) {
 		for _, unit := range b.dirty {
 			r.at(unit).state &^= clean
 		}
-		return 0
 	}
 	for _, unit := range b.ids {
 		p := r.at(unit)
-		if p.slot&isCold != 0 || p.state&(seen|clean) != clean {
+		p.state &^= taken
+		if p.slot&isCold != 0 || p.state&(used|clean) != clean {
 			continue
 		}
 		slot, err := r.keys.take(1)
