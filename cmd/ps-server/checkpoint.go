@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -224,6 +225,9 @@ func folderArgs(c *cli.Context, want int) (dir string, ids []uint64, err error) 
 		return "", nil, program.Usage("which folder? give the one that servers have as --checkpoint-dir")
 	}
 	for _, a := range c.Args().Tail() {
+		if strings.HasPrefix(a, "-") {
+			return "", nil, program.Usage("%s: flags go before the folder", a)
+		}
 		id, err := strconv.ParseUint(a, 10, 64)
 		if err != nil {
 			return "", nil, program.Usage("checkpoint %q: want a number, as list shows it", a)
