@@ -21,9 +21,9 @@ const putSize = 96 << 10
 // Load creates the tables of a model in the job and gives them its rows, optimizer
 // slots included, so that training goes on where it was saved; schedules begin
 // anew. ReadModel says what path may be. Every worker of the job calls it, before
-// the model is made: rank 0 brings the rows, the others wait for that. Tensors that
-// nothing describes (Manifest.Bare) are loaded after the model is made, into the
-// tables that have their names. A job is loaded once, before its first step; called
+// the model is made: rank 0 brings the rows, the others wait for that. A table that the
+// model has made before keeps its own description, how missing rows begin included;
+// for tensors that nothing describes (Manifest.Bare) it must be made before. A job is loaded once, before its first step; called
 // again later, by a worker that was restarted, it changes nothing. Damage is found
 // before anything is changed.
 func (c *Client) Load(ctx context.Context, path string) (*Manifest, error) {
@@ -37,7 +37,7 @@ func (c *Client) Load(ctx context.Context, path string) (*Manifest, error) {
 func (c *Client) load(ctx context.Context, path string) (*Manifest, error) {
 	m, err := ReadModel(ctx, path)
 	if err == nil {
-		err = m.complete(c.tables)
+		err = m.fit(c.tables)
 	}
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (c *Client) load(ctx context.Context, path string) (*Manifest, error) {
 	for i := range m.Tables {
 		w := m.Tables[i].Table
 		w.ID = 0
-		if c.cfg.Compress.names(w.Name) {
+		if c.tables[w.Name] == nil && c.cfg.Compress.names(w.Name) {
 			if w.Compress, err = c.cfg.Compress.of(w.Name, ""); err != nil {
 				return nil, err
 			}

@@ -100,30 +100,29 @@ func (path inTensors) rows(ctx context.Context, t *SavedTable, visit func(wire.R
 	return nil
 }
 
-// complete gives bare tensors the description of the tables that the model has made.
-func (m *Manifest) complete(tables map[string]*handle) error {
-	if !m.bare {
-		return nil
-	}
+// fit gives tables that a model has made before the description they have there, if it fits: how gradients travel, which keys get rows, and how
+// these begin, is the job's. Bare tensors have no other.
+func (m *Manifest) fit(tables map[string]*handle) error {
 	var errs []error
 	there := map[string]bool{}
 	for i := range m.Tables {
 		t := &m.Tables[i].Table
-		if there[t.Name] = true; t.Optimizer != "" {
-			continue
-		}
+		there[t.Name] = true
 		made := tables[t.Name]
 		switch {
+		case made == nil && t.Optimizer != "": // it is described
 		case made == nil:
 			errs = append(errs, fmt.Errorf("tensor %q: %w: the model has no such table, but %q: it is to be made before this is loaded", t.Name, checkpoint.ErrTensor, slices.Sorted(maps.Keys(tables))))
 		case made.Dim != t.Dim || !slices.Equal(made.Shape, t.Shape):
 			errs = append(errs, fmt.Errorf("tensor %q: %w: it has %v, the model's table %v", t.Name, checkpoint.ErrTensor, shapeOf(t), shapeOf(&made.Table)))
+		case t.Optimizer != "" && m.Tables[i].Width > int(t.Dim) && (t.Optimizer != made.Optimizer || !maps.Equal(t.Params, made.Params)):
+			errs = append(errs, fmt.Errorf("table %q: its optimizer slots are of %s %v, the model's is %s %v", t.Name, t.Optimizer, t.Params, made.Optimizer, made.Params))
 		default:
 			*t = made.Table
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(tables)) {
-		if !there[name] {
+		if m.bare && !there[name] {
 			errs = append(errs, fmt.Errorf("tensor %q: %w: it is missing, want %v", name, checkpoint.ErrTensor, shapeOf(&tables[name].Table)))
 		}
 	}

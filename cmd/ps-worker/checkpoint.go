@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -37,7 +38,7 @@ func serverCheckpointFlags() []cli.Flag {
 		&cli.StringFlag{Name: "checkpoint-every", Usage: "the servers make one so often: `10m`, or 500steps; train --checkpoint-every asks for them too"},
 		&cli.IntFlag{Name: "checkpoint-keep", Usage: "the newest `N` stay; default: 3"},
 		&cli.StringFlag{Name: "checkpoint-rate", Usage: "what each shard writes of one at most, a second; default: 64MiB; 0: no bound"},
-		&cli.StringFlag{Name: "restore", Usage: "begin with the job in the newest checkpoint of `DIR`, or in DIR@ID"},
+		&cli.StringFlag{Name: "restore", Usage: "begin with the job in the newest checkpoint of `DIR`, or in DIR@ID, for --workers"},
 	}
 }
 
@@ -47,6 +48,9 @@ func (l *launcher) checkpointArgs() (args []string) {
 		if l.c.IsSet(name) {
 			args = append(args, "--"+name, l.c.String(name))
 		}
+	}
+	if l.c.IsSet("restore") {
+		args = append(args, "--restore-world", strconv.Itoa(l.c.Int("workers")))
 	}
 	return args
 }
@@ -99,6 +103,14 @@ func (j *job) checkpoints() (err error) {
 		j.cfg.Checkpoints = worker.Checkpoints{Dir: k.dir, Resume: c.Bool("resume"), Keep: k.keep, Rate: k.rate}
 	}
 	return nil
+}
+
+// world is the workers that a restored job gets.
+func (k *checkpointing) world() int {
+	if k.restore == "" {
+		return 0
+	}
+	return 1
 }
 
 // findJob finds out what servers of this process begin with: nothing, the job in --dir, or its newest checkpoint.

@@ -346,7 +346,7 @@ func (j *job) embed(log *slog.Logger) error {
 	}
 	local, err := ps.NewLocal(ps.LocalConfig{
 		Servers: n, Replicas: replicas, Scratch: replicas == 0, Dir: c.String("dir"), Logger: log, Trace: j.profile.Recorder(),
-		Checkpoint: j.saves.servers(), Restore: j.saves.restore,
+		Checkpoint: j.saves.servers(), Restore: j.saves.restore, RestoreWorld: j.saves.world(),
 	})
 	if err != nil {
 		return &program.UsageError{Err: fmt.Errorf("--embedded: %w", err)}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"hcclps/worker"
 )
 
 // numpy is a Python that has it.
@@ -77,6 +79,7 @@ func TestNumpyPageNeedsNumpy(t *testing.T) {
 		t.Errorf("digest %s from what numpy has written, %s from the export", got, want)
 	}
 	digestOf(t, "--data", data, "--load", filepath.Join(dir, "pruned.safetensors"))
+	digestOf(t, "--data", data, "--load", filepath.Join(dir, "pruned.safetensors"), "--compress", "onebit")
 }
 
 // Whatever a model lies in, it scores alike.
@@ -98,6 +101,16 @@ func TestScoresOfModelCheckpointAndExport(t *testing.T) {
 			t.Errorf("%s scores unlike the saved model: %.80q, %.80q", path, scores[path], scores[saved])
 		}
 	}
+	// How gradients travel is no part of what is loaded.
+	coded := filepath.Join(dir, "coded")
+	run(t, "train", "--embedded", "1", "--model", "fm", "--data", data, "--epochs", "1", "--compress", "onebit", "--save", coded)
+	run(t, "export", "--slots", "--load", coded, "--to", coded+".export")
+	run(t, "predict", "--load", coded+".export", "--data", data)
+	digestOf(t, "--data", data, "--load", coded+".export")
+	if err := os.Remove(filepath.Join(coded+".export", worker.AboutFile)); err != nil {
+		t.Fatal(err)
+	}
+	digestOf(t, "--model", "fm", "--data", data, "--load", coded+".export")
 	for _, bad := range [][]string{
 		{"train", "--data", data, "--mode", "allreduce", "--resume"},
 		{"train", "--data", data, "--embedded", "1", "--checkpoint-every", "5"},
