@@ -59,7 +59,7 @@ ours() {
 	while [ "$1" != -- ]; do flags+=("$1") && shift; done
 	shift
 	"$work/ps-worker" bench p2p --json --rounds 3 --time "${TIME}s" --transport "$transport" "${flags[@]}" --sizes "$(IFS=,; echo "$*")" |
-		sed -E 's/.*"size":([0-9]+).*"us":([^,]+),"algbw":([^,]+),.*"cpu_s_gb":([^,]+),.*"wrong":([0-9]+).*/\1 \2 \3 \4 \5/'
+		sed -E 's/.*"size":([0-9]+).*"us":([^,]+),.*"algbw":([^,]+),.*"cpu_s_gb":([^,]+),.*"wrong":([0-9]+).*/\1 \2 \3 \4 \5/'
 }
 
 # mpi WHICH RANKS [FLAG...] -- SIZE...
@@ -131,7 +131,7 @@ collective() {
 	local op=$1 ranks=$2
 	shift 2
 	"$work/ps-worker" bench "$op" --ranks "$ranks" --json --rounds 3 --time "${TIME}s" "$@" --sizes "$(IFS=' '; set -- $COLL_SIZES; IFS=,; echo "$*")" |
-		sed -E 's/.*"size":([0-9]+).*"us":([^,]+),"algbw":([^,]+),.*"wrong":([0-9]+).*/\1 \2 \3 0 \4/'
+		sed -E 's/.*"size":([0-9]+).*"us":([^,]+),.*"algbw":([^,]+),.*"wrong":([0-9]+).*/\1 \2 \3 0 \4/'
 }
 
 round_collectives() {
@@ -192,6 +192,63 @@ table() {
 		}' "$results"
 }
 
+# bar WHAT PART WHO LEAST MOST FACTOR PEER...: says whether our time is at most FACTOR of the best of these peers at every size from LEAST to MOST, and where it is
+# furthest from that. A PEER that is a number is a time in us.
+bar() {
+	local what=$1 part=$2 who=$3 least=$4 most=$5 factor=$6
+	shift 6
+	awk -v what="$what" -v part="$part" -v who="$who" -v least="$least" -v most="$most" -v factor="$factor" -v peers="$*" '
+		function median(list, v, n, i, j, t) {
+			n = split(list, v, " ")
+			for (i = 2; i <= n; i++) for (j = i; j > 1 && v[j] + 0 < v[j - 1] + 0; j--) { t = v[j]; v[j] = v[j - 1]; v[j - 1] = t }
+			return v[int(n / 2) + 1] + 0
+		}
+		$1 == part && $3 >= least && $3 <= most { values[$2, $3] = values[$2, $3] " " $4; seen[$3] }
+		END {
+			n = split(peers, peer, " ")
+			for (size in seen) {
+				if (values[who, size] == "") continue
+				best = 0
+				for (i = 1; i <= n; i++) {
+					t = peer[i] ~ /^[0-9.]+$/ ? peer[i] : median(values[peer[i], size])
+					if (t > 0 && (!best || t < best)) best = t
+				}
+				if (!best) continue
+				x = median(values[who, size]) / best
+				cells++
+				if (x <= factor) good++
+				if (x > worst) { worst = x; at = size }
+			}
+			if (!cells) { printf "  not run  %s\n", what; exit }
+			printf "  %s  %s: %d of %d sizes, worst %.2f at %d B, bar %.2f\n", good == cells ? "holds  " : "does not", what, good, cells, worst, at, factor
+		}' "$results"
+}
+
+# bars: what collectives have to reach; times of ours over those of the best peer.
+bars() {
+	local ranks op most=$((1 << 30)) mib=$((1 << 20))
+	printf '\nbars\n'
+	for ranks in $RANKS; do
+		bar "allreduce, $ranks ranks, from 1 MiB ahead of all" "allreduce-$ranks" ours $mib $most 1 openmpi mpich gloo
+		bar "allreduce, $ranks ranks, from 16 MiB by 1.5" "allreduce-$ranks" ours $((16 * mib)) $most 0.667 openmpi mpich gloo
+		bar "allreduce, $ranks ranks, from 16 MiB by 2.5 with buffers of the group" "allreduce-$ranks" alloc $((16 * mib)) $most 0.4 openmpi mpich gloo
+		if ((ranks == 2)); then
+			bar "allreduce, 2 ranks, 8 B in 1 us" allreduce-2 ours 8 8 1 1
+			bar "allreduce, 2 ranks, 1 to 64 KiB within 2 of Open MPI" allreduce-2 ours 1024 65536 2 openmpi
+		else
+			bar "allreduce, $ranks ranks, as fast as Open MPI that yields" "allreduce-$ranks" ours 0 $most 1 openmpi
+		fi
+		bar "allreduce, $ranks ranks, tcp, ahead of gloo" "allreduce-$ranks" tcp 0 $most 1 gloo
+		bar "allreduce, $ranks ranks, tcp, from 1 MiB ahead of Open MPI" "allreduce-$ranks" tcp $mib $most 1 openmpi-tcp
+		for op in $OPERATIONS; do
+			if [ "$op" != allreduce ] && ((ranks <= 4)); then
+				bar "$op, $ranks ranks, 1 MiB ahead of Open MPI" "$op-$ranks" ours $mib $mib 1 openmpi
+				bar "$op, $ranks ranks, 64 MiB ahead of Open MPI" "$op-$ranks" ours $((64 * mib)) $((64 * mib)) 1 openmpi
+			fi
+		done
+	done
+}
+
 report() {
 	case $1 in
 	shm)
@@ -214,6 +271,7 @@ report() {
 				[ "$op" != allreduce ] || table "$op-$ranks" 4 "$op, float32, $ranks ranks, TCP on loopback, us" tcp -- openmpi-tcp gloo
 			done
 		done
+		bars
 		;;
 	busy) table busy 4 "shared memory, two pairs on two cores, one way, us, the slower pair" ours -- openmpi ;;
 	esac
