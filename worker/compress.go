@@ -15,6 +15,8 @@ import (
 // Compression says how gradients travel, table by table, by the name of a codec that compress.Parse understands: none, fp16, bf16, int8, onebit, twobit[:T],
 // topk[:SHARE] or randomk[:SHARE]; or auto, which chooses by what is measured. What a code does not hold is added to the table's next gradient. Scales are of
 // what travels together: with a codec, bits depend also on the numbers of shards and of parts a step.
+//
+// An optimizer sees what was decoded. The second moments of adam are too even then with onebit and twobit, and small ones too small: amsgrad and lazy_adam lose less.
 type Compression struct {
 	All    string            // of tables that are not named; "": none
 	Tables map[string]string // by a table's name
@@ -60,6 +62,16 @@ func (c Compression) validate() error {
 // of is the codec of a table, as its description has it; own is what the model says.
 func (c Compression) of(table, own string) (string, error) {
 	return codecName(cmp.Or(own, c.Tables[table], c.All))
+}
+
+// known wants every table that is named to exist.
+func (c Compression) known(tables map[string]*handle) error {
+	for _, name := range slices.Sorted(maps.Keys(c.Tables)) {
+		if tables[name] == nil {
+			return fmt.Errorf("compression names table %q, which does not exist: there are %q", name, slices.Sorted(maps.Keys(tables)))
+		}
+	}
+	return nil
 }
 
 // names says whether it says something of a table.

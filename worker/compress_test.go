@@ -106,6 +106,20 @@ func TestCodecIsPartOfATable(t *testing.T) {
 	}
 }
 
+// A codec for a table that the model does not have is a mistake.
+func TestCodecOfNoTable(t *testing.T) {
+	t.Parallel()
+	c := connect(t, scratch(t), worker.Config{Job: "none", Compress: worker.Compression{Tables: map[string]string{"row": "onebit"}}})
+	defer c.Abandon()
+	m, err := newShared(t.Context(), c, sgd(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Train(t.Context(), m, &stream{rows: 10, batch: 5}, worker.TrainOptions{}); err == nil || !strings.Contains(err.Error(), `"row", which does not exist: there are ["rows" "weight"]`) {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestParseCompression(t *testing.T) {
 	for s, want := range map[string]string{
 		"": "{ map[]}", "onebit": "{onebit map[]}", "user=fp16,topk:0.02,a.b=off": "{topk:0.02 map[a.b:off user:fp16]}", "auto": "{auto map[]}", "off": "{off map[]}",

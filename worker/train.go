@@ -139,6 +139,9 @@ func (t *trainer) run(ctx context.Context, src dataset.Source) error {
 	if err := t.c.meet(ctx); err != nil {
 		return err
 	}
+	if err := t.c.cfg.Compress.known(t.c.tables); err != nil {
+		return err
+	}
 	if err := t.c.lag(t.opt.Delay); err != nil {
 		return err
 	}
