@@ -356,6 +356,14 @@ func scripted(op byte) []byte {
 		kind, body = kindPlan, planEntry{Job: "j", Plan: wire.Plan{Kind: wire.PlanJoin, Join: wire.Fence{Target: wire.Target{Worker: worker, Incarnation: ref.Incarnation}}}}
 	default:
 		kind, body = kindStage, stageEntry{Job: "j", ID: uint64(op >> 5), Stage: []stage{releasing, dropping, done, "x"}[op>>3&3]}
+		switch op >> 5 {
+		case 5:
+			kind, body = kindPlan, planEntry{Job: "j", Plan: wire.Plan{Kind: wire.PlanCheckpoint, T: uint64(op)}, Above: uint64(op)}
+		case 6:
+			kind, body = kindSave, saveEntry{ID: uint64(op >> 3 & 3), Stage: []saveStage{saveComplete, saveCommitted, saveAbandoned, "x"}[op>>3&3]}
+		case 7:
+			kind, body = kindRestoreJob, wire.RestoreRequest{Job: "j", Load: uint64(op>>4&1) + 1, Complete: op>>3&1 == 1, State: []byte(`{"version":1,"job":{"params":{"world":2,"parts":1}}}`)}
+		}
 	}
 	b, _ := encodeEntry(kind, body)
 	return b
@@ -378,4 +386,90 @@ func FuzzDecodeState(f *testing.F) {
 			s.apply(scripted(byte(op)))
 		}
 	})
+}
+
+// A checkpoint goes through its stages with its plan; there is one at a time, its number follows those there are.
+func TestCheckpointsOneAtATime(t *testing.T) {
+	s := newState()
+	mustOpen(t, s, "a", 0, bsp2)
+	plan := planEntry{Job: "j", Plan: wire.Plan{Kind: wire.PlanCheckpoint, T: 4}, Above: 70}
+	s.index = 12
+	p := apply1(t, s, kindPlan, plan).Reply.(wire.Plan)
+	if p.Checkpoint != 71 || s.Checkpoint.Stage != savePlanned {
+		t.Errorf("planned %+v, %+v, want number 71", p, s.Checkpoint)
+	}
+	apply1(t, s, kindStage, stageEntry{Job: "j", ID: p.ID, Stage: dropping})
+	if s.Checkpoint != nil {
+		t.Errorf("a dropped plan leaves %+v", s.Checkpoint)
+	}
+	apply1(t, s, kindStage, stageEntry{Job: "j", ID: p.ID, Stage: done})
+
+	s.index = 99
+	p = apply1(t, s, kindPlan, plan).Reply.(wire.Plan)
+	cuts := []wire.Cut{{Worker: "a", Step: 3}}
+	apply1(t, s, kindStage, stageEntry{Job: "j", ID: p.ID, Stage: releasing, Cuts: cuts})
+	if got := s.Jobs["j"].Plan.Plan.Cuts; p.Checkpoint != 99 || len(got) != 1 || got[0] != cuts[0] || s.Checkpoint.Stage != saveWriting {
+		t.Errorf("number %d, cuts %v, %+v", p.Checkpoint, got, s.Checkpoint)
+	}
+	apply1(t, s, kindStage, stageEntry{Job: "j", ID: p.ID, Stage: done})
+	if r := apply1(t, s, kindPlan, plan); r.Answer.Status != wire.Busy || !strings.Contains(r.Answer.Detail, "checkpoint 99") {
+		t.Errorf("a second checkpoint: %+v", r.Answer)
+	}
+	for _, e := range []saveEntry{{ID: 98, Stage: saveAbandoned}, {ID: 99, Stage: saveCommitted}} {
+		if apply1(t, s, kindSave, e); s.Checkpoint == nil {
+			t.Errorf("%+v ended the checkpoint", e)
+		}
+	}
+	apply1(t, s, kindSave, saveEntry{ID: 99, Stage: saveComplete, Step: 5, Manifest: []byte("{}")})
+	head, err := s.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err = decodeState(head); err != nil || s.Checkpoint.Stage != saveComplete || string(s.Checkpoint.Manifest) != "{}" {
+		t.Fatalf("after a snapshot: %+v, %v", s.Checkpoint, err)
+	}
+	apply1(t, s, kindSave, saveEntry{ID: 99, Stage: saveCommitted, Bytes: 7})
+	if n := len(s.Checkpoints); n != 1 || s.Checkpoints[0].Step != 5 || s.Jobs["j"].Saved != 99 || s.Checkpoint != nil {
+		t.Errorf("committed: %+v, saved %d", s.Checkpoints, s.Jobs["j"].Saved)
+	}
+}
+
+// A job that is being restored can be opened by nobody; then it goes on, its sessions fenced off and waited for.
+func TestRestoredJob(t *testing.T) {
+	s := newState()
+	mustOpen(t, s, "a", 0, bsp2)
+	mustOpen(t, s, "b", 1, bsp2)
+	apply1(t, s, kindFinish, wire.SessionRef{Job: "j", Worker: "b", Incarnation: 1})
+	blob, err := encodeJob(s.Jobs["j"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := wire.RestoreRequest{Job: "j", Load: 5, Checkpoint: 9, Dir: "/kept", Step: 3, State: blob}
+	if r := apply1(t, s, kindRestoreJob, begin); r.Answer.Status != wire.Refused || !strings.Contains(r.Answer.Detail, "--job") {
+		t.Errorf("a restore onto a job that has begun: %+v", r.Answer)
+	}
+
+	s = newState()
+	end := wire.RestoreRequest{Job: "j", Load: 5, Complete: true}
+	if r := apply1(t, s, kindRestoreJob, end); r.Answer.Status != wire.Refused {
+		t.Errorf("the end of a restore that has not begun: %+v", r.Answer)
+	}
+	for range 2 {
+		apply1(t, s, kindRestoreJob, begin)
+	}
+	if r := apply1(t, s, kindOpen, open("a", 0, bsp2)); r.Answer.Status != wire.Pending || !strings.Contains(r.Answer.Detail, "/kept") {
+		t.Errorf("opened in mid-restore: %+v", r.Answer)
+	}
+	for range 2 {
+		if r := apply1(t, s, kindRestoreJob, end); r.Answer.Status != wire.OK {
+			t.Errorf("the end of a restore: %+v", r.Answer)
+		}
+	}
+	if a, b := s.Jobs["j"].worker("a"), s.Jobs["j"].worker("b"); a.State != sessionRestored || a.Incarnation != 2 || b.State != sessionFinished {
+		t.Errorf("restored %+v and %+v", a, b)
+	}
+	got := mustOpen(t, s, "a", 0, bsp2)
+	if got.Incarnation != 3 || got.Restored == nil || *got.Restored != (wire.Restored{Checkpoint: 9, Step: 3, Dir: "/kept"}) {
+		t.Errorf("opened: %+v", got)
+	}
 }

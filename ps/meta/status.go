@@ -29,10 +29,30 @@ func (g *Group) Status(waiting bool) wire.GroupStatus {
 	})
 	if l := g.leader.Load(); l != nil && waiting {
 		for i := range out.Jobs {
-			out.Jobs[i].Waiting = l.waiting(out.Jobs[i].Job)
+			out.Jobs[i].Waiting = append(l.waiting(out.Jobs[i].Job), l.saves(out.Jobs[i].Job)...)
 		}
 	}
 	return out
+}
+
+// saves says what the checkpoint of a job waits for.
+func (l *leader) saves(job string) []wire.Wait {
+	s := l.getSaver()
+	if s == nil || s.job != job {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := wire.Wait{Who: "meta group", What: fmt.Sprintf("checkpoint %d, before step %d", s.id, s.step), Since: time.Since(s.since)}
+	for _, group := range slices.Sorted(maps.Keys(s.parts)) {
+		if p := s.parts[group]; p.State != wire.PartDone {
+			w.For = append(w.For, fmt.Sprintf("group %d (%s)", group, p.State))
+		}
+	}
+	if len(w.For) == 0 {
+		w.For = []string{"what workers bring, and the folder"}
+	}
+	return []wire.Wait{w}
 }
 
 // show says what a job's plan waits for, nil for nothing.
