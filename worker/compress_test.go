@@ -23,9 +23,9 @@ func TestCompressedRunsHaveTheSameBits(t *testing.T) {
 		for mode, servers := range map[worker.Mode]*ps.Local{worker.PS: l, worker.AllReduce: nil, worker.Hybrid: l} {
 			var digests [2]string
 			for run := range digests {
-				train := fitted(model.Options{Model: model.NameDeepFM, Optimizer: worker.Optimizer{Name: "adagrad"}}, stream{rows: 300, batch: 64}, worker.TrainOptions{Epochs: 2})
+				train := fitted(model.Options{Model: model.NameDeepFM, Optimizer: worker.Optimizer{Name: "adagrad"}}, stream{rows: 200, batch: 50}, worker.TrainOptions{})
 				digests[run] = crew{
-					cfg:     worker.Config{Job: fmt.Sprintf("%s/%v/%d", codec, mode, run), World: 3, Seed: 5, Mode: mode, Compress: how},
+					cfg:     worker.Config{Job: fmt.Sprintf("%s/%v/%d", codec, mode, run), World: 2, Seed: 5, Mode: mode, Compress: how},
 					servers: servers,
 					train: func(ctx context.Context, c *worker.Client) error {
 						err := train(ctx, c)
@@ -76,7 +76,7 @@ func TestWorkersChooseCodecs(t *testing.T) {
 	t.Parallel()
 	l := scratch(t)
 	for mode, servers := range map[worker.Mode]*ps.Local{worker.PS: l, worker.AllReduce: nil, worker.Hybrid: l} {
-		train := fitted(model.Options{Model: model.NameDeepFM, Hidden: []int{256, 128}, Optimizer: worker.Optimizer{Name: "adagrad"}}, stream{rows: 600, batch: 8}, worker.TrainOptions{Epochs: 4})
+		train := fitted(model.Options{Model: model.NameDeepFM, Hidden: []int{256, 128}, Optimizer: worker.Optimizer{Name: "adagrad"}}, stream{rows: 600, batch: 8}, worker.TrainOptions{Epochs: 2})
 		crew{cfg: worker.Config{Job: fmt.Sprintf("auto/%v", mode), World: 2, Mode: mode, Compress: worker.Compression{All: "auto"}}, servers: servers, train: train}.run(t)
 	}
 }
