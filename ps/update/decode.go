@@ -22,7 +22,7 @@ func PlainSize(sections []wire.Section) (int, error) {
 		if s.Code == nil {
 			continue
 		}
-		if s.Dim < 1 || s.Dim > MaxDim || s.Rows > MaxPlain {
+		if s.Dim < 1 || s.Dim > MaxDim || s.Rows < 1 || s.Rows > MaxPlain {
 			return 0, fmt.Errorf("table %d: a code of %d rows of %d values: %w", s.Table, s.Rows, s.Dim, ErrUnfit)
 		}
 		if n += plain(s); n > MaxPlain {

@@ -61,6 +61,7 @@ func TestDecodeRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, change := range map[string]func(s *wire.Section){
+		"no rows":        func(s *wire.Section) { s.Rows = 0 },
 		"more rows":      func(s *wire.Section) { s.Rows++ },
 		"wider rows":     func(s *wire.Section) { s.Dim++ },
 		"rows of none":   func(s *wire.Section) { s.Dim = 0 },
@@ -108,6 +109,7 @@ func FuzzSections(f *testing.F) {
 	for _, name := range compress.Names() {
 		f.Add(wire.AppendSection(nil, coded(f, name, 1, []uint64{1, 5, 1 << 40}, []float32{1, 2, 3, 4, 5}, 2)))
 	}
+	f.Add(wire.AppendSection(nil, wire.Section{Table: 1, Dim: 12336, Code: []byte("00000000")}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var r update.Reducer
 		sections, err := r.Sections(b)
