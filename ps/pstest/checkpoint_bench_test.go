@@ -2,6 +2,7 @@ package pstest_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"hcclps/p2p/link"
 	"hcclps/ps"
 	"hcclps/ps/reach"
+	"hcclps/ps/restore"
 	"hcclps/ps/wire"
 	"hcclps/worker"
 )
@@ -105,6 +107,44 @@ func BenchmarkStepsBesideCheckpoints(b *testing.B) {
 	slices.Sort(slower)
 	b.ReportMetric(100*lost[len(lost)/2], "%-lost")
 	b.ReportMetric(slower[len(slower)/2], "p99-ratio")
+}
+
+// BenchmarkRestore brings 10^6 rows of dim 16, adagrad, 144 MB, into clusters of one and of three copies.
+func BenchmarkRestore(b *testing.B) {
+	dir := filepath.Join(b.TempDir(), "kept")
+	from := local(b, ps.LocalConfig{Scratch: true, Shards: 4, Checkpoint: ps.CheckpointConfig{Dir: dir, Rate: -1}})
+	t := fill(b, from, 1_000_000)
+	to := operator(b, from)
+	var plan wire.Plan
+	ask(b, to, wire.KindPlan, wire.PlanRequest{SessionRef: wire.SessionRef{Job: "job"}, Plan: wire.Plan{Kind: wire.PlanCheckpoint}}, &plan)
+	for range 2 {
+		if err := t.c.Push(b.Context(), 1, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	ended(b, to, plan.Checkpoint)
+	for _, r := range []replication{
+		{"scratch", ps.LocalConfig{Scratch: true}}, {"disk", ps.LocalConfig{Servers: 1}}, {"3-quorum-memory", ps.LocalConfig{}}, {"3-quorum-disk", ps.LocalConfig{Durability: ps.QuorumDisk}},
+	} {
+		b.Run(r.name, func(b *testing.B) {
+			r.cfg.LogBudget, r.cfg.Shards = 64<<20, 8
+			to := operator(b, local(b, r.cfg))
+			c, closing, err := restore.Source{Dir: dir}.Open(b.Context(), "")
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer closing() //nolint:errcheck // only read
+			for n := 0; b.Loop(); n++ {
+				used := processTime(b)
+				report, err := restore.Run(b.Context(), restore.Config{From: c, Dir: dir, Job: fmt.Sprint("job", n), To: to})
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.SetBytes(report.Bytes)
+				b.ReportMetric((processTime(b) - used).Seconds(), "cpu-s")
+			}
+		})
+	}
 }
 
 // pairSteps is how many steps a measurement has; a checkpoint is written meanwhile.
