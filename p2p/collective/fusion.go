@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"hcclps/p2p"
@@ -57,6 +58,7 @@ type Bucket struct {
 	flat    []byte // else their copies
 	tensors [][]byte
 	used    int
+	work    atomic.Pointer[Work] // nil until it is posted
 	done    chan struct{}
 	err     error     // written before done is closed, like
 	ended   time.Time // when that was
@@ -99,7 +101,7 @@ func (f *Fusion) Add(tensor p2p.Buffer) *Bucket {
 	defer f.mu.Unlock()
 	if len(data) >= f.cfg.Threshold {
 		b := &Bucket{done: make(chan struct{})}
-		f.reduce(tensor, 0, b.end)
+		b.work.Store(f.reduce(tensor, 0, b.end))
 		return b
 	}
 	if f.open != nil && f.open.used+len(data) > f.cfg.Threshold {
@@ -161,7 +163,7 @@ func (f *Fusion) post() {
 	if b.flat != nil {
 		data = b.flat[:b.used]
 	}
-	f.reduce(p2p.Bytes(data), digest(f.sizes), func(err error) {
+	b.work.Store(f.reduce(p2p.Bytes(data), digest(f.sizes), func(err error) {
 		at := 0
 		for _, t := range b.tensors {
 			if err == nil && b.flat != nil {
@@ -171,16 +173,15 @@ func (f *Fusion) post() {
 		}
 		f.give(b)
 		b.end(err)
-	})
+	}))
 }
 
 // reduce does an AllReduce in place.
-func (f *Fusion) reduce(b p2p.Buffer, tag uint32, after func(error)) {
+func (f *Fusion) reduce(b p2p.Buffer, tag uint32, after func(error)) *Work {
 	if f.cfg.Wire != 0 && f.cfg.Wire != f.cfg.DType {
-		f.g.allReduceAs(b, b, f.cfg.Wire, f.cfg.Reduction, tag, after)
-		return
+		return f.g.allReduceAs(b, b, f.cfg.Wire, f.cfg.Reduction, tag, after)
 	}
-	f.g.allReduce(b, b, f.cfg.DType, f.cfg.Reduction, tag, after)
+	return f.g.allReduce(b, b, f.cfg.DType, f.cfg.Reduction, tag, after)
 }
 
 func (f *Fusion) take() []byte {
@@ -240,6 +241,11 @@ func (b *Bucket) Wait(ctx context.Context) error {
 	case <-b.done:
 		return b.err
 	default:
+	}
+	if w := b.work.Load(); w != nil { // whose Wait may carry it out
+		if err := w.Wait(ctx); err != nil && ctx.Err() != nil {
+			return err
+		}
 	}
 	select {
 	case <-b.done:
