@@ -122,3 +122,37 @@ func TestScatterLeavesOutAnAnswerOfAnotherSize(t *testing.T) {
 		t.Errorf("%v, %v, %d bytes of %d", err, out, s.came, s.size)
 	}
 }
+
+func TestWidenHandsOnWhatComes(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for form, encode := range map[wire.Half]func([]byte, []float32){wire.FP16: vec.EncodeF16, wire.BF16: vec.EncodeBF16} {
+		for range 100 {
+			n := 1 + r.IntN(3*piece)
+			want, out := make([]float32, n), make([]float32, n)
+			at := make([]int32, n)
+			for i := range want {
+				want[i], at[i] = float32(r.IntN(256)), int32(i)
+			}
+			answer := make([]byte, 2*n)
+			encode(answer, want)
+			var s scatter
+			s.add(out, 1, at)
+			w := widen{to: &s, form: form}
+			for try := range 2 { // the second begins anew, after a first that was cut
+				if _, err := w.begin(len(answer)); err != nil || w.Len() != len(answer) {
+					t.Fatal(err)
+				}
+				for off := 0; off < len(answer) && (try == 1 || off < n); {
+					k := min(1+r.IntN(20_000), len(answer)-off)
+					if err := w.Take(off, answer[off:off+k]); err != nil {
+						t.Fatal(err)
+					}
+					off += k
+				}
+			}
+			if !slices.Equal(out, want) || s.came != s.size {
+				t.Fatalf("%d values are not what came", n)
+			}
+		}
+	}
+}

@@ -55,6 +55,7 @@ type Config struct {
 	Trace       *trace.Recorder       // what this client does is recorded there; nil: a recorder of its own, that is off until Profiler starts it
 	Compress    Compression           // how gradients travel; a table's description may say otherwise
 	Checkpoints Checkpoints           // of AllReduce
+	PullAs      string                // how weights come from servers: fp16 or bf16; "" and off: as they are, and so at the end of a job
 	Flights     string                // of AllReduce and Hybrid: the folder for the last operations of this worker when they fail; "": they are not written
 	Logger      *slog.Logger          // nil: discard
 }
@@ -122,6 +123,9 @@ func (cfg Config) Validate() error {
 		errs = append(errs, err)
 	}
 	if err := cfg.Bulk.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	if _, err := halfOf(cfg.PullAs); err != nil {
 		errs = append(errs, err)
 	}
 	if err := cfg.Compress.validate(); err != nil {

@@ -106,6 +106,36 @@ func TestCodecIsPartOfATable(t *testing.T) {
 	}
 }
 
+// Weights that come in 16 bits take half the bytes, and give the same bits in every run; the end of a job is read as it is.
+func TestWeightsInHalves(t *testing.T) {
+	t.Parallel()
+	l := scratch(t)
+	var digests []string
+	var pulled []uint64
+	for _, form := range []string{"off", "bf16", "bf16", "fp16"} {
+		train := fitted(model.Options{Model: model.NameFM, Optimizer: worker.Optimizer{Name: "adagrad"}}, stream{rows: 300, batch: 64}, worker.TrainOptions{NoPrefetch: true})
+		var n uint64
+		digests = append(digests, crew{
+			cfg: worker.Config{Job: fmt.Sprintf("halves/%d", len(digests)), Seed: 5, PullAs: form}, servers: l,
+			train: func(ctx context.Context, c *worker.Client) error {
+				err := train(ctx, c)
+				n = c.Stats().PulledBytes
+				return err
+			},
+		}.run(t))
+		pulled = append(pulled, n)
+	}
+	if digests[0] == digests[1] || digests[1] != digests[2] || digests[1] == digests[3] {
+		t.Errorf("digests %.8s as they are, %.8s and %.8s in bf16, %.8s in fp16", digests[0], digests[1], digests[2], digests[3])
+	}
+	if pulled[1] != pulled[0]/2 || pulled[3] != pulled[0]/2 {
+		t.Errorf("%v bytes were pulled", pulled)
+	}
+	if _, err := worker.Connect(t.Context(), worker.Config{Servers: []string{"a:1"}, PullAs: "int8"}); err == nil || !strings.Contains(err.Error(), `"int8"`) {
+		t.Errorf("weights in int8: %v", err)
+	}
+}
+
 // A codec for a table that the model does not have is a mistake.
 func TestCodecOfNoTable(t *testing.T) {
 	t.Parallel()

@@ -64,6 +64,7 @@ type pull struct {
 type exchange struct {
 	body   []byte
 	answer scatter
+	wide   widen // for answers in 16 bits
 }
 
 // keyed is a Read in the form that stores know: rows of the table, dense
@@ -191,8 +192,13 @@ func (p *pull) shard(ctx context.Context, s int, step uint64) error {
 	// answers as of where it is.
 	m := wire.Pull{Target: p.s.target(s), Step: max(step, pos.resumed)}
 	pos.stamp(&m)
+	sink := x.answer.begin
 	if step != wire.Infinity {
 		m.Own = max(m.Own, step)
+		if m.Half = p.s.half; m.Half != wire.Whole {
+			x.wide.to, x.wide.form = &x.answer, m.Half
+			sink = x.wide.begin
+		}
 	}
 	what := fmt.Sprintf("pull of step %d", step)
 	if step == wire.Infinity {
@@ -201,15 +207,16 @@ func (p *pull) shard(ctx context.Context, s int, step uint64) error {
 	span := p.s.prof.pulls.Begin("pull")
 	began := time.Now()
 	a, _, err := p.s.do(ctx, request{
-		op: what, group: layout.GroupOf(s), head: wire.Append(nil, &m), body: [][]byte{x.body}, prio: link.Pull, sink: x.answer.begin,
+		op: what, group: layout.GroupOf(s), head: wire.Append(nil, &m), body: [][]byte{x.body}, prio: link.Pull, sink: sink,
 	})
 	if err != nil {
 		return err
 	}
 	if x.answer.came != x.answer.size {
-		return fmt.Errorf("%s at shard %d: answer of %d bytes, want %d", what, s, x.answer.came, x.answer.size)
+		return fmt.Errorf("%s at shard %d: answer of %d bytes of float32, want %d", what, s, x.answer.came, x.answer.size)
 	}
-	if span.Bytes = int64(x.answer.size); span.Active() {
+	came := x.answer.size / 4 * m.Half.Size()
+	if span.Bytes = int64(came); span.Active() {
 		span.Peer = groupName(m.Group)
 	}
 	if step != wire.Infinity {
@@ -222,6 +229,6 @@ func (p *pull) shard(ctx context.Context, s int, step uint64) error {
 	pos.advance(a)
 	n := p.s.counters
 	n.pulledRows.Add(uint64(rows))
-	n.pulledBytes.Add(uint64(x.answer.size))
+	n.pulledBytes.Add(uint64(came))
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"hcclps/p2p/backend"
 	"hcclps/p2p/link"
+	"hcclps/ps/wire"
 )
 
 // servers is the store of parameters that are sharded over servers: this worker's session with them.
@@ -17,6 +18,7 @@ type servers struct {
 	pulls   sync.Pool // *pull
 	prof    *profile
 	coders  *coders
+	half    wire.Half // how weights come
 }
 
 func newServers(cfg Config, bulk *backend.Bulk, w *waits, n *counters, k *coders) (*servers, error) {
@@ -28,5 +30,9 @@ func newServers(cfg Config, bulk *backend.Bulk, w *waits, n *counters, k *coders
 	if err != nil {
 		return nil, err
 	}
-	return &servers{cluster: newCluster(lc, cfg, w, n), cfg: cfg, prof: newProfile(cfg.Trace), coders: k}, nil
+	half, err := halfOf(cfg.PullAs)
+	if err != nil {
+		return nil, err
+	}
+	return &servers{half: half, cluster: newCluster(lc, cfg, w, n), cfg: cfg, prof: newProfile(cfg.Trace), coders: k}, nil
 }

@@ -162,6 +162,11 @@ func (j *job) worker(log *slog.Logger) error {
 	if j.cfg.Compress, err = worker.ParseCompression(c.String("compress")); err != nil {
 		return program.Usage("--compress: %w", err)
 	}
+	if j.cfg.PullAs = c.String("compress-pull"); j.cfg.PullAs != "" {
+		if err := program.OneOf("--compress-pull", j.cfg.PullAs, "off", "fp16", "bf16"); err != nil {
+			return err
+		}
+	}
 	if err := j.mode(); err != nil {
 		return err
 	}

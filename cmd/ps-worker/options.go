@@ -23,6 +23,7 @@ func trainingFlags() []cli.Flag {
 		&cli.StringFlag{Name: "compress", Usage: "how gradients travel: off, bf16, fp16, int8, twobit, onebit, topk[:SHARE], randomk[:SHARE] or auto, for all tables, or TABLE=CODEC,...; with adam rather int8, or amsgrad and lazy_adam with onebit", EnvVars: env("compress")},
 		&cli.StringFlag{Name: "admit", Usage: "which keys get rows: count:N, at their Nth sighting; bloom:N[,BITS], about so, in 2^BITS bytes; prob:P, by chance; default: all", EnvVars: env("admit")},
 		&cli.StringFlag{Name: "evict", Usage: "which rows go, with commas between rules: ttl:24h, ttl:1000steps, lfu:STEPS, l2:NORM, rows:N, bytes:N; default: none", EnvVars: env("evict")},
+		&cli.StringFlag{Name: "compress-pull", Usage: "how weights come from servers while training: off, fp16 or bf16", EnvVars: env("compress-pull")},
 		&cli.StringFlag{Name: "clip", Usage: "norm=X,value=Y: bounds of a step's gradient", EnvVars: env("clip")},
 		&cli.IntFlag{Name: "eval-every", Usage: "evaluate on the test part every `N` steps", EnvVars: env("eval-every")},
 		&cli.StringFlag{Name: "early-stop", Usage: "METRIC[:patience=N,min-delta=D]: stop when it gets no better", EnvVars: env("early-stop")},

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"hcclps/internal/vec"
 	"hcclps/ps/wire"
 )
 
@@ -172,8 +173,17 @@ func (g *Group) tryPull(ctx context.Context, m *wire.Pull, sections []wire.Secti
 	}
 	switch {
 	case a.Status != wire.OK:
+	case large && m.Half != wire.Whole:
+		g.said(r.ReplyFrom(wire.AppendAnswer(nil, a), &half{of: v, form: m.Half}))
+		return true, nil
 	case large:
 		g.said(r.ReplyFrom(wire.AppendAnswer(nil, a), v))
+		return true, nil
+	case m.Half != wire.Whole:
+		values := vec.Floats(v.bytes())
+		b := make([]byte, 2*len(values))
+		halve(b, values, m.Half)
+		g.reply(r, a, b)
 		return true, nil
 	default:
 		g.reply(r, a, v.bytes())

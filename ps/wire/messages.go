@@ -66,6 +66,25 @@ type Pull struct {
 	Term  uint64 // the highest (term, index) this session saw on this shard:
 	Index uint64 // the answer must not be older
 	Fresh bool   // linearizable: as of some moment after the request arrived
+	Half  Half   // how values are answered
+}
+
+// Half says in how many bits values are answered, rounded to the nearest.
+type Half uint8
+
+// The forms of values.
+const (
+	Whole Half = iota // float32
+	FP16              // binary16; beyond 65504 in magnitude it is that
+	BF16              // bfloat16
+)
+
+// Size is the bytes of a value.
+func (h Half) Size() int {
+	if h == Whole {
+		return 4
+	}
+	return 2
 }
 
 func (*Pull) kind() Kind { return KindPull }
@@ -76,6 +95,10 @@ func (m *Pull) fields(c *coder) {
 	c.u64(&m.Term)
 	c.u64(&m.Index)
 	c.bool(&m.Fresh)
+	c.u8((*uint8)(&m.Half))
+	if c.read && m.Half > BF16 {
+		c.fail("values in form %d", m.Half)
+	}
 }
 
 // Fence opens incarnation Target.Incarnation of a worker at a shard; older

@@ -34,8 +34,8 @@ func fence() wire.Fence {
 func messages() []wire.Message {
 	f := fence()
 	return []wire.Message{
-		&wire.Push{Target: target(), Step: 5, Part: 3, Parts: 4, Rows: 256, Cursor: []byte("here"), Resent: true},
-		&wire.Pull{Target: target(), Step: wire.Infinity, Own: 5, Term: 2, Index: 99, Fresh: true},
+		&wire.Push{Target: target(), Step: 5, Part: 3, Parts: 4, Rows: 256, Cursor: []byte("here"), Resent: true, Plain: 77},
+		&wire.Pull{Target: target(), Step: wire.Infinity, Own: 5, Term: 2, Index: 99, Fresh: true, Half: wire.BF16},
 		&f,
 		&wire.Finish{Target: target(), Step: 6},
 		&wire.Hold{Group: 3, Job: "clicks", Plan: wire.Plan{ID: 1, Kind: wire.PlanTable, T: 8, Table: table()}},
