@@ -31,6 +31,18 @@
 //
 // [Pipeline] cuts a model into stages, one a worker.
 //
+// # Compression
+//
+// Config.Compress and the descriptions of tables say how gradients travel: in 16 or 8 bits, in two or one, or a share of their elements. What a code does not hold is
+// added to the next gradient of the same rows, at this worker, so that it is late and not lost; a worker that is killed loses it, a checkpoint keeps it. Codes of a
+// step are made once, and servers log them where they are smaller than their sum. Of workers that sum gradients themselves, dense ones go to an owner of each part in
+// codes, which gives back the code of the sum; rows go to all in codes; 16 bits are a type of the collectives. All workers decode the same codes, in the order of
+// ranks: with BSP bits are still a function of seed, data and flags, but that the number of shards and parts is one of these. Codecs that send a share begin with a
+// quarter of the elements. A codec that keeps back more than ten gradients is spoken of in the log, once; with auto it is left for a more exact one, and with auto runs
+// differ, since codecs are chosen by speeds that are measured.
+//
+// Config.PullAs has weights come in 16 bits. Stats counts bytes as they travelled, and what gradients would have taken.
+//
 // # Promises
 //
 // A step is one transaction per shard, applied at most once however often it

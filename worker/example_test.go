@@ -206,3 +206,14 @@ func ExampleConnect_allReduce() {
 	// rank 0 of 2 has [2 2]
 	// rank 1 of 2 has [2 2]
 }
+
+// Gradients of the table user travel in one bit an element, all others in eight.
+func ExampleParseCompression() {
+	c, err := worker.ParseCompression("int8,user=onebit")
+	fmt.Println(c.All, c.Tables["user"], err)
+	_, err = worker.ParseCompression("gzip")
+	fmt.Println(err)
+	// Output:
+	// int8 onebit <nil>
+	// parse codec "gzip": want one of none, bf16, fp16, int8, twobit, onebit, topk, randomk
+}
