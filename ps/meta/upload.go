@@ -65,7 +65,8 @@ func (s *saver) take(ctx context.Context, worker string, rank uint32, r Request)
 	return result{}, nil
 }
 
-// awaitUploads waits for those workers that said they would bring something.
+// awaitUploads waits for those workers that said they would bring something. Under ssp and asp a worker may have
+// gone on before it could know of the cut: what comes in time is taken.
 func (l *leader) awaitUploads(ctx context.Context, s *saver) {
 	until := time.Now().Add(uploadFor)
 	for {
@@ -88,7 +89,7 @@ func (l *leader) uploading(s *saver) (missing []string) {
 	defer s.mu.Unlock()
 	l.g.read(func(st *state) {
 		j := st.Jobs[s.job]
-		if j == nil {
+		if j == nil || j.Params.Sync != wire.BSP {
 			return
 		}
 		for _, w := range j.Workers {

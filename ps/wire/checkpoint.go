@@ -154,7 +154,8 @@ const (
 
 // UploadRequest brings what a worker wants to find again in a checkpoint, as the
 // body of the request. It is asked for once the worker has an answer
-// with Answer.Checkpoint, for the moment before Answer.Cut.
+// with Answer.Checkpoint, for the moment before Answer.Cut. Under bsp the answer to the last push before it has both; under
+// ssp and asp a worker may be beyond it when it learns of it, and brings nothing.
 type UploadRequest struct {
 	SessionRef
 	Checkpoint uint64 `json:"checkpoint"`
