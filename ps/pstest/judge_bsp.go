@@ -158,6 +158,9 @@ func (s *bspSearch) branch(step uint64, rs rows, open []read, left []string, cho
 			parts[i] = c.grads
 		}
 		s.apply(next, step, s.divisor(divisor), s.rates.at(step), parts)
+		if slices.ContainsFunc(chosen, func(c contribution) bool { return !c.skipped }) { // else the clock went past it
+			s.sweep(next, step+1)
+		}
 		return s.from(step+1, next, open)
 	}
 	all := s.candidates(left[0], step, s.lane)

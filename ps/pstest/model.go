@@ -27,6 +27,7 @@ type row struct {
 	values    []float32
 	sightings uint16
 	step      uint32 // last step that touched it, + 1
+	waiting   uint32 // sightings of a key that has no row yet; 0: it has one
 }
 
 func (r row) clone() row {
@@ -135,7 +136,7 @@ func (m *model) initial(c cell) row {
 
 // get is a row as it is, touched or not.
 func (m *model) get(rs rows, c cell) row {
-	if r, ok := rs[c]; ok {
+	if r, ok := rs[c]; ok && r.waiting == 0 {
 		return r
 	}
 	return m.initial(c)
@@ -175,6 +176,12 @@ func (m *model) apply(rs rows, step uint64, divisor uint64, rate float32, parts 
 	}
 	for c, g := range sum(parts, func(t uint32) int { return int(m.tables[t].Dim) }) {
 		r := m.get(rs, c)
+		if have, ok := rs[c]; !ok || have.waiting > 0 {
+			if seen := have.waiting + 1; seen < m.tables[c.table].Admit.Count {
+				rs[c] = row{waiting: seen, step: uint32(step + 1)}
+				continue
+			}
+		}
 		if divisor > 1 {
 			for i := range g {
 				g[i] /= float32(divisor)
@@ -186,6 +193,15 @@ func (m *model) apply(rs rows, step uint64, divisor uint64, rate float32, parts 
 		}
 		r.step = uint32(step + 1)
 		rs[c] = r
+	}
+}
+
+// sweep evicts after a step, when so many are complete: of few steps of age all rows at once.
+func (m *model) sweep(rs rows, now uint64) {
+	for c, r := range rs {
+		if most := m.tables[c.table].Evict.Age; most > 0 && now-uint64(r.step) >= most {
+			delete(rs, c)
+		}
 	}
 }
 

@@ -218,7 +218,23 @@ func (m *maker) table(sync wire.Sync, name string, from uint64) TablePlan {
 	}
 	slices.Sort(t.Keys)
 	t.Keys = slices.Compact(t.Keys)
+	if sync == wire.BSP {
+		t.Spec.Admit, t.Spec.Evict = keeping(t.Keys[1])
+	}
 	return t
+}
+
+// keeping draws rules of admission and eviction for half of the tables, from a number. What is evicted of rows that were seen a few steps ago depends on every
+// step that was counted.
+func keeping(from uint64) (admit worker.Admit, evict worker.Evict) {
+	from ^= from >> 32
+	if from%4 < 2 {
+		admit = worker.Admit{Kind: wire.AdmitCount, Count: uint32(2 + from%2)}
+	}
+	if from>>3%4 < 2 {
+		evict.Age = 2 + from>>5%6
+	}
+	return admit, evict
 }
 
 func (m *maker) step(j *JobPlan, step uint64) StepPlan {
