@@ -12,6 +12,8 @@
 // TrainOptions evaluates on the way, stops early, keeps the best and accumulates
 // batches. Save writes a model directory, Load begins a job with one.
 //
+// EmbeddingSpec.Admit and Evict bound a table: which keys get a row, and which rows are given up. A key without one reads as its initial row.
+//
 // Below Train lie Pull, Push and Finish, for loops of one's own.
 //
 // # Modes

@@ -19,7 +19,7 @@
 //
 // The judge has its own arithmetic and its own idea of which key travels in
 // which part; it takes from the servers only the layout, the descriptions of
-// tables and the initial rows.
+// tables and the initial rows. Tables of bsp jobs may admit and evict; then the judge knows which rows are left.
 //
 // Only tests and benchmarks import this package.
 package pstest

@@ -14,6 +14,9 @@
 //	apply*.go      State.Apply: the pure function of (state, entry) that touches
 //	               the tables and makes the answers
 //
+// The entry that completes a step also evicts (apply_sweep.go). What outlives a time is evicted by entries of the leader, who
+// looks every second whether it is time to tell the time (sweep.go).
+//
 // A pull (pull.go) waits until the applied state satisfies its clock rule and
 // gathers; it never writes. The rows of a large answer are read from the tables while they are sent (view.go); an entry
 // that comes in between copies first what is still to be sent. Waiting requests are woken after each batch of
@@ -55,5 +58,6 @@
 //
 // The head is a version byte and State as JSON, without rows. Pages are those
 // of ps/table; a page's id packs the table's slot (creation order in this
-// shard), its partition and its number there: slot<<32 | partition<<22 | page.
+// shard), its partition and its number there: slot<<32 | partition<<22 | page. What the admission of a table's keys
+// remembers is a table with a slot of its own.
 package shard

@@ -38,7 +38,7 @@
 //	offset  bytes
 //	0       8      key
 //	8       4      step of the last update
-//	12      2      sightings: updates, at most 65,535
+//	12      2      sightings: updates, at most 65,535; with Stamp.Halving halved at multiples of it
 //	14      2      last writer: index into the shard's table of names
 //	16      4 x dim    weights, float32
 //	...     4 x slots  optimizer state of the row, float32
