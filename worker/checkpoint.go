@@ -152,35 +152,32 @@ type pacer struct {
 	every Interval
 	since time.Time
 	due   bool
+	asked uint64 // step of the last that was asked for, without servers
 }
 
-// step hears that a step is complete, and asks for a checkpoint if one is due. One that cannot be made now is asked for again after the next.
+// step hears that a step is complete, and asks for a checkpoint if one is due. One that cannot be asked for now is after the next.
 func (p *pacer) step(ctx context.Context, c *Client) {
 	clock := c.Clock() + planAhead
 	p.due = p.due || p.every.Steps > 0 && clock%p.every.Steps == 0 || p.every.Time > 0 && time.Since(p.since) >= p.every.Time
-	if !p.due || c.Rank() != 0 || c.saves.now().Writing {
+	if !p.due || c.Rank() != 0 || c.saves.now().Writing || c.Clock() <= p.asked {
 		return
 	}
 	p.due, p.since = false, time.Now()
-	ask := func(ctx context.Context) error {
-		at, err := c.Checkpoint(ctx)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if err != nil {
-			c.saves.fail(c.cfg.Logger, clock, err)
-			return err
-		}
-		c.cfg.Logger.Debug("a checkpoint will be made", "step", at)
-		return nil
-	}
-	if c.servers == nil {
-		p.due = ask(ctx) != nil
+	if c.servers != nil {
+		c.saves.begin(0, 0)
+		c.background(func(ctx context.Context) error {
+			if _, err := c.Checkpoint(ctx); err != nil && ctx.Err() == nil {
+				c.saves.fail(c.cfg.Logger, clock, err)
+			}
+			return nil
+		})
 		return
 	}
-	c.saves.begin(0, 0)
-	c.background(func(ctx context.Context) error {
-		_ = ask(ctx) // it is noted; training goes on
-		return nil
-	})
+	at, err := c.Checkpoint(ctx)
+	if err != nil {
+		c.cfg.Logger.Debug("a checkpoint is not asked for yet", "step", c.Clock(), "err", err)
+		p.due = true
+		return
+	}
+	p.asked = at
 }

@@ -10,7 +10,7 @@
 //	rep, err := c.Train(ctx, m, source, worker.TrainOptions{Epochs: 3})
 //
 // TrainOptions evaluates on the way, stops early, keeps the best and accumulates
-// batches. Save writes a model directory, Load begins a job with one.
+// batches. Save writes a model directory, Load begins a job with one, or with a checkpoint.
 //
 // EmbeddingSpec.Admit and Evict bound a table: which keys get a row, and which rows are given up. A key without one reads as its initial row.
 //
@@ -44,6 +44,21 @@
 // differ, since codecs are chosen by speeds that are measured.
 //
 // Config.PullAs has weights come in 16 bits. Stats counts bytes as they travelled, and what gradients would have taken.
+//
+// # Checkpoints
+//
+// A checkpoint is the state of a job after one step of all workers: parameters, optimizer slots, the position in the data, and what codecs
+// hold back (package checkpoint). Client.Checkpoint asks for one, and TrainOptions.CheckpointEvery has rank 0 ask; it is written while training goes on, and
+// Stats says how far it is. With servers these write it, and workers add what they hold themselves. Without, rank 0 writes into
+// Config.Checkpoints.Dir, and Resume has Connect go on from the newest there:
+//
+//	c, err := worker.Connect(ctx, worker.Config{Mode: worker.AllReduce, Checkpoints: worker.Checkpoints{Dir: "/ckpt/clicks", Resume: true}, ...})
+//
+// A BSP job that goes on has the bits of one that was not interrupted, for the same number of workers, and of shards where gradients are coded; with
+// TrainOptions.Delay its first step does not lag. With n workers in place of m, those that were rank r are rank r mod n now. One format serves all modes: a job of servers goes on
+// without, and the other way round.
+//
+// Load begins another job with a checkpoint, with an export of one, or with tensors of anybody's making, and [Export] writes them for numpy and others.
 //
 // # Promises
 //

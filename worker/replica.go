@@ -59,6 +59,7 @@ type replica struct {
 
 	stop    uint64 // no step from here on
 	wish    wire.Plan
+	later   wire.Plan       // goes after wish
 	rates   []wire.RateFrom // ascending
 	applied uint64          // (worker, step) ever
 	loaded  uint64          // the load that the parameters come from; 0: none
@@ -345,13 +346,17 @@ func (r *replica) plan(_ context.Context, _ string, p wire.Plan) (uint64, error)
 	if p.Kind == wire.PlanRate && (!(p.Rate >= 0) || math.IsInf(float64(p.Rate), 0)) {
 		return 0, fmt.Errorf("rate %v: want a finite number, not negative", p.Rate)
 	}
+	ahead, at := uint64(planAhead), &r.wish
 	if r.wish.Kind != 0 {
-		return 0, errors.New("another plan waits for the next step: one a step")
+		ahead, at = planAhead+1, &r.later
+	}
+	if at.Kind != 0 {
+		return 0, errors.New("two plans wait for the next steps: one a step")
 	}
 	if p.T == 0 {
-		p.T = r.now() + planAhead
+		p.T = r.now() + ahead
 	}
-	r.wish = p
+	*at = p
 	return p.T, nil
 }
 

@@ -138,7 +138,7 @@ func (r *replica) ratesAt(step uint64) wire.Item {
 // plans takes note of what workers want for a later step.
 func (r *replica) plans(o *round) {
 	if o.heads[r.rank()].plan.Kind != 0 {
-		r.wish = wire.Plan{}
+		r.wish, r.later = r.later, wire.Plan{}
 	}
 	for i := range o.heads {
 		switch p := o.heads[i].plan; p.Kind {
