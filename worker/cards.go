@@ -54,7 +54,7 @@ func (r *replica) introduce(ctx context.Context) ([]card, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode what this worker is: %w", err)
 	}
-	said, err := r.peers.tell(ctx, b)
+	said, err := r.peers.tell(ctx, b, maxCard)
 	if err != nil {
 		return nil, err
 	}
@@ -111,9 +111,11 @@ func (r *replica) dismiss(ctx context.Context, cards []card) error {
 	return nil
 }
 
+// maxCard bounds what a worker says of itself.
+const maxCard = 1 << 20
+
 // tell gives everybody what everybody says, of any length.
-func (p *peers) tell(ctx context.Context, mine []byte) ([][]byte, error) {
-	const most = 1 << 20
+func (p *peers) tell(ctx context.Context, mine []byte, most uint64) ([][]byte, error) {
 	size := p.world.Size()
 	lengths := make([]byte, 8*size)
 	if err := p.gather(ctx, binary.LittleEndian.AppendUint64(nil, uint64(len(mine))), lengths); err != nil {
@@ -124,7 +126,7 @@ func (p *peers) tell(ctx context.Context, mine []byte) ([][]byte, error) {
 		longest = max(longest, binary.LittleEndian.Uint64(lengths[8*rank:]))
 	}
 	if longest > most {
-		return nil, fmt.Errorf("a worker says %d bytes of itself, at most %d: has it too many tables?", longest, most)
+		return nil, fmt.Errorf("a worker has %d bytes to say, at most %d", longest, most)
 	}
 	part := int(longest+7) &^ 7
 	all := make([]byte, part*size)
@@ -148,7 +150,7 @@ func (r *replica) otherTables(ctx context.Context, cards []card) error {
 	if err != nil {
 		return fmt.Errorf("encode tables: %w", err)
 	}
-	said, err := r.peers.tell(ctx, b)
+	said, err := r.peers.tell(ctx, b, maxCard)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,8 @@ import (
 //     and says so in its body by a section without rows;
 //  2. heads: everybody's head, by AllGather;
 //  3. dense tensors with a codec that has a residual: see squeeze;
-//  4. bodies: all other gradients as sections, as a server would get them, by an AllGather of parts as long as the longest;
+//  4. bodies: all other gradients as sections, as a server would get them, by an AllGather of parts as long as the longest; or where they are
+//     long the rows of each embedding without a codec by SparseReduce, and only the rest so;
 //  5. a barrier, if there were bodies.
 //
 // A dense tensor that is not in r.order yet goes in the body, and is in the order from then on: behind those that are, as the lowest
@@ -164,6 +165,11 @@ func (r *replica) exchangeBodies(ctx context.Context, o *round) error {
 	if longest == 0 {
 		return nil
 	}
+	r.counters.pushedBytes.Add(o.heads[p.world.Rank()].body)
+	r.counters.pushedRaw.Add(o.heads[p.world.Rank()].body)
+	if p.transport() != "shm" && o.sparse() {
+		return r.exchangeRows(ctx, o)
+	}
 	part := int(longest+7) &^ 7
 	p.body = append(p.body, make([]byte, part-len(p.body))...)
 	p.bodies = room(p.bodies, part*len(o.heads))
@@ -183,13 +189,13 @@ func (r *replica) exchangeBodies(ctx context.Context, o *round) error {
 			continue
 		}
 		if o.bodies[rank], err = r.reader.Sections(b); err != nil {
-			return fmt.Errorf("body of rank %d: %w", rank, err)
+			return bodyError(rank, err)
 		}
 	}
-	r.counters.pushedBytes.Add(o.heads[p.world.Rank()].body)
-	r.counters.pushedRaw.Add(o.heads[p.world.Rank()].body)
 	return errors.Join(refusals...)
 }
+
+func bodyError(rank int, err error) error { return fmt.Errorf("body of rank %d: %w", rank, err) }
 
 // sort takes what is no gradient out of bodies, and adds the sums.
 func (r *replica) sort(o *round) error {

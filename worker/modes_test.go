@@ -149,3 +149,35 @@ func TestModesGiveTheSameBits(t *testing.T) {
 		}
 	}
 }
+
+// Rows of long gradients are summed on their way between workers that share no memory: the bits are those of servers.
+func TestLongGradientsGiveTheBitsOfServers(t *testing.T) {
+	t.Parallel()
+	train := func(ctx context.Context, c *worker.Client) error {
+		e, err := c.Embedding(ctx, "long", worker.EmbeddingSpec{Dim: 64, Optimizer: sgd(0.1)})
+		if err != nil {
+			return err
+		}
+		for step := range 3 {
+			const n = 2500
+			g := worker.Gradient{Table: e, Keys: make([]uint64, n), Values: make([]float32, 64*n)}
+			for i := range g.Keys {
+				g.Keys[i] = uint64((1 + c.Rank()) * (1 + i)) // some are of both
+			}
+			for i := range g.Values {
+				g.Values[i] = float32(i%97+step) / float32(3+c.Rank())
+			}
+			if err := c.Push(ctx, 10, nil, g); err != nil {
+				return err
+			}
+		}
+		return c.Finish(ctx)
+	}
+	cfg := worker.Config{Job: "long", World: 3, Seed: 5}
+	cfg.Bulk.Transport = backend.TCP
+	want := crew{cfg: cfg, servers: scratch(t), train: train}.run(t)
+	cfg.Mode = worker.AllReduce
+	if got := (crew{cfg: cfg, train: train}.run(t)); got != want {
+		t.Errorf("digest %.8s, with servers %.8s", got, want)
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"hcclps/internal/vec"
+	"hcclps/p2p/collective"
 	"hcclps/ps/table"
 	"hcclps/ps/update"
 	"hcclps/ps/wire"
@@ -77,6 +78,8 @@ type held struct {
 	*update.Table
 	keys []uint64  // of a dense tensor: its blocks
 	sum  []float32 // of a dense tensor: the gradient of a step, whole blocks
+
+	union collective.Sparse // of an embedding: rows that were summed on their way
 }
 
 // denseIDs is above the ids that servers give to tables.
