@@ -79,7 +79,7 @@ func askingClient(c *cli.Context) (*link.Client, error) {
 
 func render(w io.Writer, views []program.ServerView, waiting bool) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "SERVER\tADDRESS\tUP\tLEADS\tGROUPS\tROWS\tBYTES")
+	fmt.Fprintln(tw, "SERVER\tADDRESS\tUP\tLEADS\tGROUPS\tROWS\tBYTES\tOF\tCOLD ROWS\tMISSES\tDISK")
 	for _, v := range views {
 		if v.Status == nil {
 			fmt.Fprintf(tw, "?\t%s\t%s\n", v.Addr, v.Err)
@@ -92,7 +92,8 @@ func render(w io.Writer, views []program.ServerView, waiting bool) error {
 				leads++
 			}
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%v\t%d\t%d\t%d\t%d\n", s.Name, s.Addr, s.Uptime.Round(time.Second), leads, len(s.Groups), s.Rows, s.Bytes)
+		fmt.Fprintf(tw, "%s\t%s\t%v\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", s.Name, s.Addr, s.Uptime.Round(time.Second), leads, len(s.Groups),
+			s.Rows, s.Memory.Used, s.Memory.Limit, s.Memory.ColdRows, s.Memory.Misses, s.Memory.Disk)
 	}
 	groups(tw, views)
 	pairs(tw, views)
