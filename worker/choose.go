@@ -66,6 +66,7 @@ func (c *coders) choose(k *coder, step uint64, n int, measured func() compress.L
 type watchdog struct {
 	calm   bool // the codec has been chosen since the last alarm
 	said   bool // an alarm was logged
+	full   bool // and that residuals were dropped
 	seen   int
 	smooth float64 // residuals in gradients
 }
@@ -74,6 +75,11 @@ type watchdog struct {
 func (c *coders) look(k *coder, step uint64, gradient []float32) {
 	if step%watchEvery != 0 {
 		return
+	}
+	if k.rows != nil && k.rows.Dropped() > 0 && !k.watch.full {
+		k.watch.full = true
+		c.log.Warn("there is no room for more residuals: of rows that have not come for long, what was late is lost", "table", k.spec.Name, "codec", k.codec.String(), "rows", k.rows.Len(),
+			"do", "give the table a more exact codec, as in --compress "+k.spec.Name+"=bf16")
 	}
 	own := compress.Norm(gradient)
 	rest := k.rest()

@@ -19,6 +19,7 @@ type coders struct {
 	worker string
 	seed   uint64
 	log    *slog.Logger
+	room   int // bytes for residuals of rows of a table
 
 	mu     sync.Mutex           // guards all below, but what a coder has
 	choice []compress.Candidate // of auto, measured; nil: not yet
@@ -27,7 +28,7 @@ type coders struct {
 }
 
 func newCoders(cfg Config) *coders {
-	return &coders{worker: cfg.Worker, seed: cfg.Seed, log: cfg.Logger, tables: map[uint32]*coder{}, waits: map[string]kept{}}
+	return &coders{worker: cfg.Worker, seed: cfg.Seed, log: cfg.Logger, room: roomOfRows, tables: map[uint32]*coder{}, waits: map[string]kept{}}
 }
 
 // coder is that of one table.
@@ -49,7 +50,7 @@ type coder struct {
 	values []float32
 }
 
-// roomOfRows is for how many rows of a table residuals are kept, at most: so many bytes of them.
+// roomOfRows is how many bytes of residuals are kept of a table's rows; those that have not come for longest are dropped, which is said once.
 const roomOfRows = 256 << 20
 
 // of is the coder of a table, nil where gradients travel as they are.
@@ -66,7 +67,7 @@ func (c *coders) of(t *wire.Table) (*coder, error) {
 	default: // the workers have met, and the table has another number
 		c.put(k)
 	}
-	k, err := newCoder(t)
+	k, err := newCoder(t, c.room)
 	if err == nil && t.Compress == update.Auto {
 		k.auto, err = c.chooser()
 	}
@@ -80,7 +81,7 @@ func (c *coders) of(t *wire.Table) (*coder, error) {
 	return k, nil
 }
 
-func newCoder(t *wire.Table) (*coder, error) {
+func newCoder(t *wire.Table, room int) (*coder, error) {
 	name := t.Compress
 	if name == update.Auto {
 		name = compress.None.String() // to begin with
@@ -96,7 +97,7 @@ func newCoder(t *wire.Table) (*coder, error) {
 	if t.Shape != nil {
 		k.dense, err = compress.NewFeedback(codec, elements(t))
 	} else {
-		k.rows, err = compress.NewRowFeedback(codec, int(t.Dim), max(1, roomOfRows/(4*int(t.Dim)+24)))
+		k.rows, err = compress.NewRowFeedback(codec, int(t.Dim), max(1, room/(4*int(t.Dim)+24)))
 	}
 	return k, err
 }

@@ -387,3 +387,23 @@ func TestAlarm(t *testing.T) {
 		t.Errorf("said: %s", said.String())
 	}
 }
+
+// Residuals of rows have a bound; that some are lost by it is said once.
+func TestResidualsHaveABound(t *testing.T) {
+	var said bytes.Buffer
+	s := sender(t, slog.New(slog.NewTextHandler(&said, nil)))
+	s.coders.room = 30 * 64
+	d, e := coderTables("onebit")
+	r := rand.New(rand.NewPCG(1, 2))
+	for step := range uint64(4 * watchEvery) {
+		for _, g := range gradientsOf(r, d, e)[:1] {
+			bytesOf(t, s, step, []Gradient{g})
+		}
+	}
+	if n := s.coders.tables[2].rows.Len(); n > 30 {
+		t.Errorf("%d rows have residuals", n)
+	}
+	if n := strings.Count(said.String(), "no room for more residuals"); n != 1 || !strings.Contains(said.String(), "table=rows") {
+		t.Errorf("it was said %d times: %s", n, said.String())
+	}
+}
