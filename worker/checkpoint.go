@@ -134,7 +134,7 @@ func (s *saves) made(log *slog.Logger, id, step uint64, written int64, took time
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := &s.stats
-	n.Made, n.ID, n.Step, n.Bytes, n.Written, n.Took = n.Made+1, id, step, n.Done, written, took
+	n.Made, n.ID, n.Step, n.Bytes, n.Written, n.Took = n.Made+1, id, step, max(n.Done, written), written, took
 	s.over()
 	log.Info("checkpoint", "id", id, "step", step, "bytes", n.Bytes, "written", written, "took", took)
 }

@@ -159,6 +159,9 @@ const longestRestore = time.Hour
 // connect opens the session, when what the job begins with is there.
 func (j *job) connect(ctx context.Context) (*worker.Client, error) {
 	if j.saves.restore == "" {
+		if k := j.cfg.Checkpoints; k.Resume && j.cfg.Rank == 0 {
+			fmt.Fprintf(j.c.App.ErrWriter, "going on with job %s from the newest checkpoint in %s\n", j.cfg.Job, k.Dir)
+		}
 		return worker.Connect(ctx, j.cfg)
 	}
 	fmt.Fprintf(j.c.App.ErrWriter, "restoring job %s from the newest checkpoint in %s\n", j.cfg.Job, j.saves.restore)

@@ -45,6 +45,8 @@ type report struct {
 	PushBytesRaw   uint64             `json:"push_bytes_raw"` // without compression
 	ResumedStep    uint64             `json:"resumed_step"`
 	LongestGapMS   int64              `json:"longest_gap_ms"`
+	Checkpoints    uint64             `json:"checkpoints,omitempty"`     // that this worker has written or asked for
+	CheckpointStep uint64             `json:"checkpoint_step,omitempty"` // of the last
 	Digest         string             `json:"digest,omitempty"`
 	Reproducible   bool               `json:"reproducible"`
 	Irreproducible string             `json:"why_not,omitempty"`
@@ -64,7 +66,7 @@ func (j *job) report(ctx context.Context, client *worker.Client, m worker.Model,
 		Job: j.cfg.Job, Worker: j.cfg.Worker, Rank: client.Rank(), Mode: j.cfg.Mode.String(), Model: j.c.String("model"), Rows: rep.Rows, Epochs: j.model.Epochs, Steps: rep.Steps, TrainLoss: rep.Loss,
 		SamplesPerS: float64(rep.Rows) / max(rep.Elapsed.Seconds(), 1e-9), Retried: s.RetriedPushes, Duplicate: s.DuplicatePushes,
 		PushBytes: s.PushedBytes, PushBytesRaw: s.PushedBytesRaw,
-		ResumedStep: rep.Resumed, LongestGapMS: bar.longest.Milliseconds(), PeakRSS: peakRSS(),
+		ResumedStep: rep.Resumed, LongestGapMS: bar.longest.Milliseconds(), Checkpoints: s.Checkpoint.Made, CheckpointStep: s.Checkpoint.Step, PeakRSS: peakRSS(),
 	}
 	var err error
 	switch {
