@@ -30,7 +30,8 @@ type cluster struct {
 	budget int64 // of each log
 	admit  int64 // bytes of pushes
 	bugs   Bugs
-	nodes  map[string]*node // those that are up
+	change func(id string, cfg *Config) // nil: nothing
+	nodes  map[string]*node             // those that are up
 	dirs   map[string]string
 }
 
@@ -103,6 +104,9 @@ func (c *cluster) start(id string) *node {
 	}
 	if ids := c.layout.Replicas(1); ids[0] == id {
 		cfg.Bootstrap = ids
+	}
+	if c.change != nil {
+		c.change(id, &cfg)
 	}
 	n.group, err = New(cfg)
 	c.must(err)

@@ -108,16 +108,19 @@ func (l *limited) Seek(_, batch int) error { l.at = min(batch, l.steps); return 
 // zipf draws ids from 0 to n-1, of which the i-th most frequent has a frequency
 // of i^-a, scattered.
 func zipf(n int, a float64) func(*rand.Rand) uint64 {
+	rank := ranks(n, a)
+	return func(r *rand.Rand) uint64 { return uint64(rank(r)) * 0x9e3779b97f4a7c15 % uint64(n) }
+}
+
+// ranks draws numbers from 0 to n-1, of which i has a frequency of (i+1)^-a.
+func ranks(n int, a float64) func(*rand.Rand) int {
 	sums := make([]float64, n)
 	sum := 0.0
 	for i := range sums {
 		sum += math.Pow(float64(i+1), -a)
 		sums[i] = sum
 	}
-	return func(r *rand.Rand) uint64 {
-		i := sort.SearchFloat64s(sums, r.Float64()*sum)
-		return uint64(i) * 0x9e3779b97f4a7c15 % uint64(n)
-	}
+	return func(r *rand.Rand) int { return min(sort.SearchFloat64s(sums, r.Float64()*sum), n-1) }
 }
 
 func clicks(r *rand.Rand, schema *dataset.Schema, rows int, draw func(*rand.Rand) uint64) dataset.Batch {
