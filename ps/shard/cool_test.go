@@ -40,8 +40,7 @@ func TestReplicasDifferInWhatIsCold(t *testing.T) {
 			for i := range n {
 				k = append(k, from+i*3)
 			}
-			var own wire.Answer
-			own, _ = c.ok(&wire.Pull{Target: target(0), Step: step, Own: step, Term: own.Term, Index: own.Index}, wire.AppendSection(nil, wire.Section{Table: id, Keys: k}))
+			c.ok(&wire.Pull{Target: target(0), Step: step, Own: step}, wire.AppendSection(nil, wire.Section{Table: id, Keys: k}))
 			body := wire.AppendSection(nil, wire.Section{Table: id, Dim: dim, Keys: k, Values: slices.Repeat([]float32{1, 2}, dim/2*int(n))})
 			c.ok(&wire.Push{Target: target(0), Step: step, Parts: 1, Rows: 1}, body)
 			step++

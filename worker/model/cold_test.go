@@ -138,6 +138,7 @@ type coldRun struct {
 
 // trainLocally trains on a server in this process; memory is that of tables, 0 for more than enough.
 func (l *clickLog) trainLocally(t *testing.T, memory int64) coldRun {
+	t.Helper()
 	servers := ps.LocalConfig{Servers: 1, Scratch: true}
 	if memory > 0 {
 		memory = max(memory, 16<<20)                              // a server's least
@@ -149,6 +150,7 @@ func (l *clickLog) trainLocally(t *testing.T, memory int64) coldRun {
 
 // train fills the table and trains.
 func (l *clickLog) train(t *testing.T, c *worker.Client, status func() wire.ServerStatus) (out coldRun) {
+	t.Helper()
 	look := func() wire.ServerStatus {
 		s := status()
 		out.Most = max(out.Most, s.Memory.Used)
