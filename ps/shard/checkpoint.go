@@ -349,10 +349,14 @@ func (g *Group) checkpoint(ctx context.Context, m *wire.Checkpoint) (wire.Answer
 	if !g.IsLeader() {
 		return g.elsewhere(), nil
 	}
-	p := g.saving.find(m.ID)
+	p, waits := g.partOf(m)
 	switch {
+	case p == nil && m.Do != wire.CheckpointReport:
+		return wire.Answer{}, nil
+	case p == nil && waits:
+		return g.reported(m.Job, wire.CheckpointPart{Group: g.cfg.Group, State: wire.PartWaiting})
 	case p == nil:
-		return g.unsaved(m)
+		return g.reported(m.Job, wire.CheckpointPart{Group: g.cfg.Group, State: wire.PartFailed, Why: "the leader of the group has changed"})
 	case m.Do != wire.CheckpointReport:
 		return g.close(ctx, p, m.Do), nil
 	}
@@ -379,6 +383,25 @@ func (g *Group) close(ctx context.Context, p *part, do wire.CheckpointDo) wire.A
 	return wire.Answer{}
 }
 
+// partOf is this shard's part of a checkpoint, nil if there is none; then waits says whether its moment is still to come, which this
+// replica would capture. One lock for both: a capture may be made between two looks.
+func (g *Group) partOf(m *wire.Checkpoint) (p *part, waits bool) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	if p = g.saving.find(m.ID); p != nil {
+		return p, false
+	}
+	j := g.state.jobs[m.Job]
+	return nil, j != nil && j.Cut != nil && j.Cut.ID == m.ID && (!j.atCut() || !g.saving.leads())
+}
+
+// leads says whether captures are made here: a new leader begins a moment after it may answer.
+func (s *saving) leads() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.leading
+}
+
 func (s *saving) find(id uint64) *part {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -402,23 +425,6 @@ func (s *saving) keep(p *part) {
 		epochs[t.slot] = t.pages.Epoch()
 	}
 	s.bases[p.cut.ID] = epochs
-}
-
-// unsaved is the answer when there is no such part here: its moment is still to
-// come, or this replica did not lead then.
-func (g *Group) unsaved(m *wire.Checkpoint) (wire.Answer, []byte) {
-	if m.Do != wire.CheckpointReport {
-		return wire.Answer{}, nil
-	}
-	g.mu.RLock()
-	j := g.state.jobs[m.Job]
-	waits := j != nil && j.Cut != nil && j.Cut.ID == m.ID && !j.atCut()
-	g.mu.RUnlock()
-	state := wire.CheckpointPart{Group: g.cfg.Group, State: wire.PartWaiting}
-	if !waits {
-		state.State, state.Why = wire.PartFailed, "the leader of the group has changed"
-	}
-	return g.reported(m.Job, state)
 }
 
 func (g *Group) reported(job string, state wire.CheckpointPart) (wire.Answer, []byte) {
