@@ -171,14 +171,13 @@ func (s *halfway) end(ctx context.Context) error {
 		return err
 	}
 	s.see()
-	if !waiting || s.h.changed != nil {
-		return nil
+	if waiting && s.h.changed == nil {
+		err := r.rebuild(ctx, nil)
+		if !errors.Is(err, ErrRebuilt) {
+			return err
+		}
+		s.h.changed = err
 	}
-	err := r.rebuild(ctx, nil)
-	if !errors.Is(err, ErrRebuilt) {
-		return err
-	}
-	s.h.changed = err
 	return nil
 }
 

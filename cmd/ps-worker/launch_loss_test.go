@@ -70,7 +70,7 @@ func (r *running) pid(rank int) int {
 	}
 	for _, task := range tasks {
 		children, _ := os.ReadFile(task) // a thread may have ended
-		for _, child := range strings.Fields(string(children)) {
+		for child := range strings.FieldsSeq(string(children)) {
 			env, _ := os.ReadFile(filepath.Join("/proc", child, "environ"))
 			if slices.Contains(strings.Split(string(env), "\x00"), "RANK="+strconv.Itoa(rank)) {
 				pid, _ := strconv.Atoi(child) // the kernel's

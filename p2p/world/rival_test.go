@@ -52,7 +52,7 @@ func TestOtherTermsAreRefused(t *testing.T) {
 func TestVerdictIsOnWhoHasLeft(t *testing.T) {
 	m := start(t, 3, nil)
 	m.stops[2]()
-	<-m.ended[2]
+	check(t, <-m.ended[2])
 	for gone := false; !gone; { // everybody knows
 		_, _, reasons, err := m.worlds[1].Health(t.Context())
 		check(t, err)

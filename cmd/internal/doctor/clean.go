@@ -82,7 +82,8 @@ func (p Places) temporaries() (out []Leftover) {
 	}
 	for _, e := range entries {
 		flight := e.Type().IsRegular() && flightFile.MatchString(e.Name())
-		if !flight && !(e.IsDir() && temporaryDir.MatchString(e.Name())) {
+		folder := e.IsDir() && temporaryDir.MatchString(e.Name())
+		if !flight && !folder {
 			continue
 		}
 		if l := p.look(p.Temporary, e); !l.InUse && !l.Young {
