@@ -11,7 +11,7 @@
 // # Who may call what at the same time
 //
 // The owner holds a sync.RWMutex. Apply, Put, Delete, Load, Capture and Close are called under its write lock; Gather, Row, Scan and Stats under its read lock,
-// any number of them at once. Reserve is called without the lock by the goroutine that applies. A Capture's methods are called without the
+// any number of them at once. Warm and Cool take the lock themselves. Reserve is called without the lock by the goroutine that applies. A Capture's methods are called without the
 // lock: Pages takes the reader's side itself, a few pages at a time.
 //
 // # Memory
@@ -21,6 +21,20 @@
 // which grows by splitting pieces of a few hundred rows: no call ever pays for a rehash of the whole. Lookups go in windows of 64 keys whose cache misses overlap.
 // With everything counted (index, directories, unused parts of units and slabs) a row costs at most 1.3 x (4 x (dim + slots) + 16) bytes
 // for dim from 16 and payload + 32 below, at any count from 10^6.
+//
+// # Rows outside of memory
+//
+// A table whose Spec has Memory and Cold moves units that were not used for longest to that store, when the bytes of all tables that share Memory come
+// near its limit, and has them back when they are used. It is local and invisible: every method sees the same table, and replicas may differ in
+// what is cold. The keys of cold rows stay in memory, some 17 bytes a row with the index, so a lookup never reads the store.
+//
+// Cool makes room; the owner calls it from a goroutine of its own when Tight says so. Warm brings in the rows of keys before they are read or
+// written, so that neither happens under the owner's lock; both take the lock themselves, shortly, and are called without it. What was not warmed is read
+// under the lock: Apply and its like bring it back, Gather, Row, Scan and Visit read it and leave it where it is. Where the store cannot be read, Err says
+// so, and the table must not be used any more. Where it cannot be written, rows stay in memory and Trouble says why.
+//
+// A unit that came back for one step goes first, the others by a clock with counters. In order of arrival, which units keep, rows of a Zipf law
+// lie about as well as they can: the rows that are used most came first.
 //
 // # Initial rows
 //
