@@ -2,6 +2,7 @@ package restore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -20,25 +21,29 @@ import (
 // A job is kept by one cluster and goes on in another one.
 func Example() {
 	dir, err := os.MkdirTemp("", "hcclps-example-")
+	if err == nil {
+		err = errors.Join(moved(filepath.Join(dir, "checkpoints")), os.RemoveAll(dir))
+	}
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // of an example
-	kept := filepath.Join(dir, "checkpoints")
+	// Output: job clicks is back at step 3: 1 table, 3 rows
+}
 
+func moved(kept string) error {
 	first, err := ps.NewLocal(ps.LocalConfig{Servers: 1, Shards: 2, Checkpoint: ps.CheckpointConfig{Dir: kept}})
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
 	err = first.With(context.Background(), func(ctx context.Context) error { return train(ctx, first) })
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
 	second, err := ps.NewLocal(ps.LocalConfig{Servers: 3, Shards: 8})
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
-	err = second.With(context.Background(), func(ctx context.Context) error {
+	return second.With(context.Background(), func(ctx context.Context) error {
 		return withCluster(ctx, second, func(ctx context.Context, to *reach.Cluster) error {
 			c, closing, err := restore.Source{Dir: kept}.Open(ctx, "")
 			if err != nil {
@@ -50,10 +55,6 @@ func Example() {
 			return err
 		})
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	// Output: job clicks is back at step 3: 1 table, 3 rows
 }
 
 // train makes three steps, and has the state after them kept.
@@ -62,7 +63,7 @@ func train(ctx context.Context, l *ps.Local) error {
 	if err != nil {
 		return err
 	}
-	defer c.Close(ctx) //nolint:errcheck // of an example
+	defer c.Close(ctx)
 	items, err := c.Embedding(ctx, "items", worker.EmbeddingSpec{Dim: 2})
 	if err != nil {
 		return err
@@ -81,7 +82,7 @@ func train(ctx context.Context, l *ps.Local) error {
 			return err
 		}
 	}
-	return withCluster(ctx, l, func(ctx context.Context, to *reach.Cluster) error { return written(ctx, to) })
+	return withCluster(ctx, l, written)
 }
 
 // written waits until the checkpoint under way is there.
@@ -114,6 +115,5 @@ func withCluster(ctx context.Context, l *ps.Local, do func(ctx context.Context, 
 		err = do(ctx, to)
 	}
 	stop()
-	<-ended
-	return err
+	return errors.Join(err, <-ended)
 }
