@@ -9,8 +9,8 @@ import (
 	"hcclps/p2p"
 )
 
-// readPiece is how much is read before it is checked, small enough to be in the cache still, and as much as a reader sleeps for.
-const readPiece = worthWaking
+// readPiece is how much is read before it is checked, small enough to be in the cache still.
+const readPiece = 256 << 10
 
 // read takes frames from connection k until it ends or the peer breaks the protocol.
 func (c *Comm) read(k int) error {

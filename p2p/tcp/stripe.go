@@ -15,9 +15,8 @@ const (
 	maxPiece = 2 << 20
 	// minBehind is the least piece of a message behind others: the stripes have something to do anyway, and a piece costs some switches of threads.
 	minBehind = 1 << 20
-	// maxSummed bounds a piece with a sum: it is read twice, by the sum and by the kernel, the second time from the cache. Half of it cost a push of
-	// 1 MiB half as many more switches of threads.
-	maxSummed = 1 << 20
+	// maxSummed bounds a piece with a sum: it is read twice, by the sum and by the kernel, the second time from the cache.
+	maxSummed = 512 << 10
 	// pieceUnit is what pieces are a multiple of.
 	pieceUnit = 64 << 10
 )
