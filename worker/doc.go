@@ -28,8 +28,9 @@
 //
 // A worker of AllReduce that is lost is named, and the others go on without it from the last step that any of them has applied, up to
 // Config.MaxRebuilds times; one that connects meanwhile is let in after a step, and gets the parameters. The batches are dealt anew from where
-// they were. Train does all that by itself; a loop of one's own is told by ErrRebuilt. Of Hybrid a lost worker ends the job with an
-// error that names it.
+// they were. Train does all that by itself; a loop of one's own is told by ErrRebuilt. Of Hybrid the servers are told too: the step
+// in which a worker is lost is ended by the others in the shares they had, without what of the lost one has not arrived, and a worker that comes has a share from
+// the step on that all have agreed on.
 //
 // [Pipeline] cuts a model into stages, one a worker.
 //
