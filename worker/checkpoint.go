@@ -62,7 +62,7 @@ func (c *Client) Checkpoint(ctx context.Context) (uint64, error) {
 		if err != nil {
 			return 0, fmt.Errorf("%s: %w", what, err)
 		}
-		c.saves.begin(p.T, 0)
+		c.saves.plan(p)
 		c.background(func(ctx context.Context) error {
 			c.observe(ctx, p)
 			return nil
@@ -79,6 +79,8 @@ type saves struct {
 	mu    sync.Mutex
 	stats CheckpointStats
 	step  uint64        // of the one under way; 0: not known yet
+	id    uint64        // of that; 0: not known yet
+	known chan struct{} // closed when both are known, or it has ended
 	ended chan struct{} // closed when it has ended
 }
 
@@ -93,9 +95,41 @@ func (s *saves) begin(step uint64, total int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.stats.Writing {
-		s.ended = make(chan struct{})
+		s.ended, s.known, s.id = make(chan struct{}), make(chan struct{}), 0
 	}
 	s.step, s.stats.Writing, s.stats.Done, s.stats.Total = step, true, 0, total
+}
+
+// plan notes what the servers have planned.
+func (s *saves) plan(p wire.Plan) {
+	s.begin(p.T, 0)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.id == 0 {
+		s.id = p.Checkpoint
+		close(s.known)
+	}
+}
+
+// planned is the checkpoint under way, if it is of a step that is not complete; 0: there is none.
+func (s *saves) planned(ctx context.Context, clock uint64) (uint64, error) {
+	s.mu.Lock()
+	writing, known := s.stats.Writing, s.known
+	s.mu.Unlock()
+	if !writing {
+		return 0, nil
+	}
+	select {
+	case <-known:
+	case <-ctx.Done():
+		return 0, fmt.Errorf("wait for the plan of a checkpoint: %w", context.Cause(ctx))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stats.Writing || s.step <= clock {
+		return 0, nil
+	}
+	return s.id, nil
 }
 
 // wait waits for the one under way, if it is of a step that is complete.
@@ -119,6 +153,10 @@ func (s *saves) over() {
 	if s.stats.Writing {
 		s.stats.Writing = false
 		close(s.ended)
+		if s.id == 0 {
+			s.id = 1
+			close(s.known)
+		}
 	}
 }
 

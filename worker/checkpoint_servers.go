@@ -97,6 +97,18 @@ func (c *Client) upload(ctx context.Context, id uint64) error {
 	return nil
 }
 
+// lastUpload gives what this worker has to a checkpoint of a later step: when all workers finish before that, it is of the last one.
+func (c *Client) lastUpload(ctx context.Context) error {
+	if c.servers == nil || c.finished {
+		return nil
+	}
+	id, err := c.saves.planned(ctx, c.Clock())
+	if id = max(id, c.later); id == 0 || err != nil {
+		return err
+	}
+	return c.upload(ctx, id)
+}
+
 // uploaded waits until what this worker gives to checkpoints is sent.
 func (c *Client) uploaded(ctx context.Context) error {
 	if c.uploading == nil {

@@ -152,6 +152,7 @@ type Client struct {
 	ended       error // training has
 	about       About // of the model, for checkpoints
 	saves       saves
+	later       uint64                                 // a checkpoint of a later step, as far as the servers have told
 	uploading   chan struct{}                          // closed when the last upload has ended; nil: there was none
 	background  func(part func(context.Context) error) // gives a part a goroutine that Close waits for
 	waits       waits
@@ -346,7 +347,10 @@ func (c *Client) follow() {
 // Finish says that this worker has no more steps: nobody waits for it from now
 // on. It waits for a checkpoint that this worker writes, or has asked for.
 func (c *Client) Finish(ctx context.Context) error {
-	err := c.uploaded(ctx)
+	err := c.lastUpload(ctx)
+	if err == nil {
+		err = c.uploaded(ctx)
+	}
 	if err == nil {
 		err = c.store.finish(ctx, c.Clock())
 	}

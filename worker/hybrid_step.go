@@ -110,6 +110,7 @@ func (s *halfway) attempt(ctx context.Context) (err error) {
 	select {
 	case end := <-s.taken:
 		s.came, s.fault, s.out.checkpoint = true, end.err, end.checkpoint
+		s.out.later = end.later
 		s.meanwhile(end.others)
 		return end.err
 	case <-failed:

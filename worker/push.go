@@ -54,6 +54,7 @@ func (c *Client) push(ctx context.Context, s *commit) (outcome, error) {
 	}
 	c.step.Add(1)
 	c.cursor = append([]byte(nil), s.cursor...)
+	c.later = all.later
 	if all.checkpoint > 0 {
 		err = c.upload(ctx, all.checkpoint)
 	}
@@ -73,6 +74,7 @@ type push struct {
 	others latest // until when other workers were waited for
 
 	checkpoint atomic.Uint64 // that waits for this worker's state after the step; 0: none does
+	later      atomic.Uint64 // one of a later step
 }
 
 // push implements store.
@@ -81,7 +83,7 @@ func (s *servers) push(ctx context.Context, c *commit) (outcome, error) {
 	if err == nil {
 		err = p.run(ctx)
 	}
-	return outcome{loss: c.loss, others: s.sent.others.time(), checkpoint: s.sent.checkpoint.Load()}, err
+	return outcome{loss: c.loss, others: s.sent.others.time(), checkpoint: s.sent.checkpoint.Load(), later: s.sent.later.Load()}, err
 }
 
 func (s *servers) encode(c *commit) (*push, error) {
@@ -90,6 +92,7 @@ func (s *servers) encode(c *commit) (*push, error) {
 	p := &s.sent
 	p.others.reset()
 	p.checkpoint.Store(0)
+	p.later.Store(0)
 	p.s, p.step, p.rows, p.cursor = s, c.step, uint32(c.rows), c.cursor
 	if len(p.bodies) != shards*parts {
 		p.bodies = make([]body, shards*parts)
@@ -258,8 +261,11 @@ func (p *push) send(ctx context.Context, shard, part, parts int) error {
 	if a.Duplicate {
 		n.duplicatePushes.Add(1)
 	}
-	if a.Checkpoint > 0 && a.Cut == p.step+1 {
+	switch {
+	case a.Checkpoint > 0 && a.Cut == p.step+1:
 		p.checkpoint.Store(a.Checkpoint)
+	case a.Checkpoint > 0 && a.Cut > p.step+1:
+		p.later.Store(a.Checkpoint)
 	}
 	p.s.session.shards[shard].advance(a)
 	return nil

@@ -67,4 +67,5 @@ type outcome struct {
 	others time.Time // when other workers were there
 
 	checkpoint uint64 // that waits for what this worker has after the step; 0: none does
+	later      uint64 // one of a later step
 }
