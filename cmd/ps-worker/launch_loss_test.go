@@ -103,7 +103,7 @@ func TestJobOutlivesDeadAndSleepingWorkers(t *testing.T) {
 	for mode, servers := range map[string]string{"allreduce": "0", "hybrid": "1"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			r := underway(t, bin, []string{"--servers", servers}, []string{"--data", data, "--epochs", "14", "--batch", "64", "--mode", mode})
+			r := underway(t, bin, []string{"--servers", servers}, []string{"--data", data, "--epochs", "24", "--batch", "64", "--mode", mode})
 			r.until("rows/s", 1)
 			r.signal(1, syscall.SIGKILL)
 			r.until("now there are 3", 2) // it is in again, say those that were there
