@@ -43,7 +43,11 @@ func (t *Table) locate(w *lookup, keys []uint64, write bool) {
 		if row == none {
 			continue
 		}
-		w.addrs[n] = uintptr(t.rowAt(row))
+		if t.tier == nil {
+			w.addrs[n] = uintptr(t.fixed(row))
+		} else {
+			w.addrs[n] = uintptr(t.rowAt(row))
+		}
 		n++
 	}
 	vec.Prefetch(w.addrs[:n], min(4, (t.stride+vec.CacheLine-1)/vec.CacheLine))
@@ -58,9 +62,14 @@ func (t *Table) locate(w *lookup, keys []uint64, write bool) {
 		vec.Prefetch(w.addrs[:n], 1)
 	}
 	for i, key := range keys {
-		if row := w.rows[i]; row != none && t.record(row).key() != key {
-			w.rows[i] = t.find(w.hash[i], key) // another key with the same tag: one in some 30
+		row := w.rows[i]
+		if row == none {
+			continue
 		}
+		if t.tier == nil && *(*uint64)(t.fixed(row)) == key || t.tier != nil && t.record(row).key() == key {
+			continue
+		}
+		w.rows[i] = t.find(w.hash[i], key) // another key with the same tag: one in some 30
 	}
 }
 
@@ -99,7 +108,11 @@ func (t *Table) Gather(keys []uint64, out []float32) {
 					w.found[i] = nil
 					continue
 				}
-				w.found[i] = (*float32)(unsafe.Add(t.rowAt(row), headBytes))
+				if t.tier == nil {
+					w.found[i] = (*float32)(unsafe.Add(t.fixed(row), headBytes))
+				} else {
+					w.found[i] = (*float32)(unsafe.Add(t.rowAt(row), headBytes))
+				}
 			} else {
 				w.found[i] = nil
 				t.init.fill(key, out[i*dim:][:dim:dim])

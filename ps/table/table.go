@@ -147,6 +147,11 @@ func (t *Table) rowAt(n uint32) unsafe.Pointer {
 	if t.tier != nil {
 		return t.tier.rowAt(t, n)
 	}
+	return t.fixed(n)
+}
+
+// fixed is rowAt of a table without a tier; it is inlined where rows are looked up.
+func (t *Table) fixed(n uint32) unsafe.Pointer {
 	shift := t.units.shift + t.ushift
 	in := int(n & (1<<shift - 1))
 	return unsafe.Add(t.units.extents[n>>shift], t.units.head<<t.units.shift+in*t.stride)
