@@ -9,8 +9,8 @@ import (
 
 func app() *cli.App {
 	return &cli.App{
-		Name:     "ps-server",
-		Usage:    "a Raft-replicated parameter server",
+		Name:  "ps-server",
+		Usage: "a Raft-replicated parameter server",
 		Commands: []*cli.Command{
 			serveCommand(), statusCommand(), tablesCommand(), rowCommand(), checkpointCommand(), certsCommand(),
 			doctor.Command(true, serveCommand().Flags), program.VersionCommand(),
