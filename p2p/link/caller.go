@@ -138,11 +138,11 @@ func (c *caller) call(ctx context.Context, call Call) (Reply, error) {
 	}
 	r, err := c.await(ctx, f.id, oc, body)
 	if err == nil {
-		if body != nil {
-			body.Settle() // the server asks for no more of it
-			<-body.Done()
-		}
 		defer c.over(f.id)
+		if err := settle(body); err != nil {
+			c.out.post(frame{kind: kindCancel, id: f.id}) // the reply is to a body that never was; its own is not taken
+			return Reply{}, err
+		}
 		return c.accept(ctx, r, call)
 	}
 	if body != nil {
@@ -165,9 +165,9 @@ func (c *caller) await(ctx context.Context, id uint64, oc *outCall, body *p2p.Ou
 			return r, nil
 		case <-moved:
 			moved = nil
-			if err := body.Err(); !c.dead() && ofSource(err) {
+			if err := made(body); !c.dead() && err != nil {
 				c.abandon(id, oc)
-				return frame{}, fmt.Errorf("make the body: %w", err)
+				return frame{}, err
 			}
 		case <-ctx.Done():
 			c.abandon(id, oc)
@@ -178,11 +178,24 @@ func (c *caller) await(ctx context.Context, id uint64, oc *outCall, body *p2p.Ou
 	}
 }
 
-// ofSource says whether a body that was sent ended by a fault of its source: not well, not by the receiver and not because
-// bytes cannot be moved.
-func ofSource(err error) bool {
+// settle ends the sending of a body whose call was answered: the server asks for no more of it.
+func settle(body *p2p.Outgoing) error {
+	if body == nil {
+		return nil
+	}
+	body.Settle()
+	<-body.Done()
+	return made(body)
+}
+
+// made is the fault of a body's source, if that is why the body ended: not well, not by the receiver and not because bytes cannot be moved.
+func made(body *p2p.Outgoing) error {
 	var fault *p2p.TransferError
-	return err != nil && !errors.Is(err, p2p.ErrCancelled) && !errors.As(err, &fault)
+	err := body.Err()
+	if err == nil || errors.Is(err, p2p.ErrCancelled) || errors.As(err, &fault) {
+		return nil
+	}
+	return fmt.Errorf("make the body: %w", err)
 }
 
 // over ends what is known of a call whose caller got its reply, or never sent it.
