@@ -81,8 +81,8 @@ func newEvictor(spec *wire.Table, stride int) *evictor {
 
 // budget is a partition's part of the rows.
 func (e *evictor) budget(partition int) int {
-	p := uint64(partition)
-	return int(e.rows*(p+1)/partitions - e.rows*p/partitions)
+	p, each, rest := uint64(partition), e.rows/partitions, e.rows%partitions
+	return int(min(each+rest*(p+1)/partitions-rest*p/partitions, math.MaxInt))
 }
 
 // Evicts says whether rows of the table can be evicted.

@@ -38,6 +38,8 @@ const (
 	// MinRows is the least budget of rows: one a partition.
 	MinRows = 1024
 	maxAge  = 1 << 31
+	// maxBudget is where counts of rows and of bytes end: whole numbers that a float64, and so every text of them, has exactly.
+	maxBudget = 1 << 53
 )
 
 // Validate reports what is wrong.
@@ -151,6 +153,9 @@ func (e Evict) Validate() error {
 	if e.Rows != 0 && e.Rows < MinRows {
 		fault("rows %d: want %d or more", e.Rows, MinRows)
 	}
+	if e.Rows > maxBudget || e.Bytes > maxBudget {
+		fault("rows %d, bytes %d: want at most %d", e.Rows, e.Bytes, uint64(maxBudget))
+	}
 	return errors.Join(faults...)
 }
 
@@ -178,34 +183,50 @@ func ParseEvict(s string) (Evict, error) {
 		return e, nil
 	}
 	for rule := range strings.SplitSeq(s, ",") {
-		had := e
-		kind, value, _ := strings.Cut(rule, ":")
-		var err error
-		switch steps, inSteps := strings.CutSuffix(value, "steps"); {
-		case kind == "ttl" && inSteps:
-			e.Age, err = parseCount(steps)
-		case kind == "ttl":
-			e.TTL, err = time.ParseDuration(value)
-		case kind == "lfu":
-			e.HalfLife, err = parseCount(value)
-		case kind == "l2":
-			e.Norm, err = strconv.ParseFloat(value, 64)
-		case kind == "rows":
-			e.Rows, err = parseCount(value)
-		case kind == "bytes":
-			e.Bytes, err = parseCount(value)
-		}
-		if err != nil || e == had {
+		if !e.parseRule(rule) {
 			return Evict{}, fmt.Errorf("eviction rule %q: want one each of ttl:DURATION, ttl:Nsteps, lfu:STEPS, l2:NORM, rows:N or bytes:N", rule)
 		}
 	}
 	return e, e.Validate()
 }
 
+// parseRule takes one more rule. It is false for what is none, and for the second of a kind.
+func (e *Evict) parseRule(rule string) bool {
+	kind, value, _ := strings.Cut(rule, ":")
+	steps, inSteps := strings.CutSuffix(value, "steps")
+	count := func(to *uint64, s string) bool {
+		n, err := parseCount(s)
+		first := *to == 0
+		*to = n
+		return first && err == nil
+	}
+	switch {
+	case kind == "ttl" && inSteps:
+		return count(&e.Age, steps)
+	case kind == "ttl":
+		d, err := time.ParseDuration(value)
+		first := e.TTL == 0
+		e.TTL = d
+		return first && err == nil && d != 0
+	case kind == "lfu":
+		return count(&e.HalfLife, value)
+	case kind == "l2":
+		norm, err := strconv.ParseFloat(value, 64)
+		first := e.Norm == 0
+		e.Norm = norm
+		return first && err == nil && norm != 0
+	case kind == "rows":
+		return count(&e.Rows, value)
+	case kind == "bytes":
+		return count(&e.Bytes, value)
+	}
+	return false
+}
+
 // parseCount reads a whole number from 1, also as 1e6.
 func parseCount(s string) (uint64, error) {
 	f, err := strconv.ParseFloat(s, 64)
-	if err == nil && (f < 1 || f > 1<<53 || f != math.Trunc(f)) {
+	if err == nil && (f < 1 || f > maxBudget || f != math.Trunc(f)) {
 		err = strconv.ErrRange
 	}
 	return uint64(f), err
