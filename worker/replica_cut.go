@@ -61,7 +61,7 @@ func (r *replica) world() int {
 	return r.peers.world.Size()
 }
 
-// captured is what a checkpoint has, as of now.
+// captured is what a checkpoint has, as of now. A table is captured once at a time.
 func (r *replica) captured(blobs [][]byte, began time.Time) (*capture, error) {
 	params := r.cfg.jobParams()
 	params.World = uint32(r.world())
@@ -100,7 +100,12 @@ func (r *replica) captured(blobs [][]byte, began time.Time) (*capture, error) {
 	for _, t := range r.stores() {
 		spec := t.rows.Spec()
 		c.bytes += t.rows.Stats().Rows * int64(spec.Stride())
-		c.pages = append(c.pages, t.rows.Capture())
+		p := t.rows.Capture()
+		if p == nil {
+			c.close()
+			return nil, fmt.Errorf("capture table %q after step %d: an earlier checkpoint still holds it", t.name, r.clock)
+		}
+		c.pages = append(c.pages, p)
 	}
 	return c, nil
 }

@@ -89,8 +89,8 @@ func (s *saver) fresh(ctx context.Context) error {
 func (s *saver) save(c *capture, lock sync.Locker) {
 	s.said.begin(c.manifest.Step, c.bytes)
 	s.start(func(ctx context.Context) error {
-		defer c.close()
 		m, err := s.write(ctx, c, lock)
+		c.close() // before it is said: the next may begin then
 		if err != nil {
 			s.said.fail(s.log, c.manifest.Step, err)
 			return nil // training goes on without it
