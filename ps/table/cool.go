@@ -46,17 +46,17 @@ func (t *Table) cool(ctx context.Context, lock Lock, need int) error {
 	}
 	defer func() { <-r.turn }()
 	lock.Lock()
-	lack := 0
+	lack, left := 0, 0
 	if !t.closed {
 		r.need = max(need, r.need-r.need/16)
 		lack = t.lacking(need)
+		left = 4 * int(t.places()) // around until the last counter is at 0
 	}
 	lock.Unlock()
 	if lack == 0 {
 		return nil
 	}
 	b := &r.chill
-	left := 4 * int(t.places()) // around until the last counter is at 0
 	for lack > 0 && left > 0 && ctx.Err() == nil {
 		lock.RLock()
 		left -= t.victims(b, min(lack, coolUnits))
@@ -69,9 +69,15 @@ func (t *Table) cool(ctx context.Context, lock Lock, need int) error {
 			return fmt.Errorf("write cold rows: %w: they stay in memory", err)
 		}
 	}
-	lock.Lock()
-	defer lock.Unlock()
-	return t.shrink()
+	for ctx.Err() == nil {
+		lock.Lock()
+		again, err := t.shrink()
+		lock.Unlock()
+		if err != nil || !again {
+			return err
+		}
+	}
+	return nil
 }
 
 func (t *Table) places() uint32 { return uint32(t.tier.places.used) }
@@ -140,12 +146,13 @@ func (t *Table) choose(b *chill, unit uint32) {
 		return // it is not full, or the next to change
 	}
 	p := t.tier.at(unit)
-	if p.state&taken != 0 {
+	state := atomic.LoadUint32(&p.state)
+	if state&taken != 0 {
 		return
 	}
 	atomic.OrUint32(&p.state, taken)
 	b.ids = append(b.ids, unit)
-	if p.state&clean == 0 {
+	if state&clean == 0 {
 		atomic.OrUint32(&p.state, clean)
 		b.dirty = append(b.dirty, unit)
 	}
@@ -202,28 +209,26 @@ func (t *Table) release(b *chill, failed error) (n int) {
 	return n
 }
 
-// shrink gives memory back while there is too much in use, as the index and the keys of cold rows have grown: it moves units out of the newest
-// mapping. The owner's lock is held for writing.
-func (t *Table) shrink() error {
+// shrink gives a mapping back if there is too much in use, as the index and the keys of cold rows have grown: it moves units out of the newest.
+// It says whether it did, and may do so again. The owner's lock is held for writing.
+func (t *Table) shrink() (again bool, err error) {
 	r := t.tier
-	for !t.closed && r.memory.left() < 0 {
-		first, ok := t.units.last()
-		if !ok {
-			return nil
-		}
-		for unit := range t.places() {
-			p := r.at(unit)
-			if p.slot&isCold != 0 || p.slot < first {
-				continue
-			}
-			to := t.units.pop()
-			copy(unsafe.Slice((*byte)(t.units.at(to)), t.units.block), unsafe.Slice((*byte)(t.units.at(p.slot)), t.units.block))
-			*(*unitHead)(t.units.headOf(to)) = *(*unitHead)(t.units.headOf(p.slot))
-			p.slot = to
-		}
-		if err := t.units.unmapLast(); err != nil {
-			return err
-		}
+	if t.closed || r.memory.left() >= 0 {
+		return false, nil
 	}
-	return nil
+	first, ok := t.units.last()
+	if !ok {
+		return false, nil
+	}
+	for unit := range t.places() {
+		p := r.at(unit)
+		if p.slot&isCold != 0 || p.slot < first {
+			continue
+		}
+		to := t.units.pop()
+		copy(unsafe.Slice((*byte)(t.units.at(to)), t.units.block), unsafe.Slice((*byte)(t.units.at(p.slot)), t.units.block))
+		*(*unitHead)(t.units.headOf(to)) = *(*unitHead)(t.units.headOf(p.slot))
+		p.slot = to
+	}
+	return true, t.units.unmapLast()
 }

@@ -57,9 +57,6 @@ func (s Spec) Stride() int { return headBytes + 4*(s.Dim+s.Slots) }
 // PageRows is the number of rows of a full page: 64, or fewer, down to 8, where eight rows are more than 4 KiB.
 func (s Spec) PageRows() int { return pageUnits << s.unitShift() }
 
-// MaxPageBytes is the length of a full page's data.
-func (s Spec) MaxPageBytes() int { return 2 + s.PageRows()*s.Stride() }
-
 // unitShift is the binary logarithm of the rows of a copy unit.
 func (s Spec) unitShift() uint {
 	shift := uint(3)

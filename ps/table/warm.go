@@ -12,7 +12,7 @@ import (
 // warmUnits is the number of units that are brought back under one hold of the lock.
 const warmUnits = 256
 
-// wanted is a cold unit that is asked for, and how often it had gone cold by then.
+// wantedUnit is a cold unit that is asked for, and how often it had gone cold by then.
 type wantedUnit struct{ unit, went uint32 }
 
 // Warm brings the rows of keys into memory, so that an Apply, Put, Delete or Gather that follows soon need not read the store under the lock,

@@ -1,0 +1,59 @@
+package table_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"hcclps/ps/table"
+)
+
+// TestCoolBesideOthers: rows go cold in a loop while others read all rows and a table grows. Under -race it proves what Cool reads without the lock.
+func TestCoolBesideOthers(t *testing.T) {
+	const dim, keyCount = 16, 12_000
+	spec, _, _ := spilling(table.Spec{Dim: dim, Slots: dim}, 1<<20)
+	tab := open(t, spec)
+	var mu sync.RWMutex
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var others sync.WaitGroup
+	for range 2 {
+		others.Go(func() {
+			for ctx.Err() == nil {
+				if err := tab.Cool(ctx, &mu); err != nil && ctx.Err() == nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for r := range 2 {
+		others.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(r), 31))
+			out := make([]float32, 500*dim)
+			for ctx.Err() == nil {
+				keys := keysBelow(rng, 500, keyCount)
+				mu.RLock()
+				tab.Gather(keys, out[:len(keys)*dim])
+				mu.RUnlock()
+			}
+		})
+	}
+	for next := uint64(0); next < keyCount; {
+		keys := make([]uint64, 0, 100)
+		for ; len(keys) < cap(keys); next++ {
+			keys = append(keys, next)
+		}
+		mu.Lock()
+		err := tab.Apply(keys, make([]float32, len(keys)*dim), table.Stamp{}, adder{})
+		mu.Unlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	cancel()
+	others.Wait()
+	if s := tab.Stats(); s.Rows != keyCount || s.Cold.Written == 0 || tab.Err() != nil {
+		t.Errorf("%+v, %v", s, tab.Err())
+	}
+}
