@@ -72,7 +72,7 @@ func cutID(path string) (dir string, id uint64, ok bool) {
 	return path[:i], id, true
 }
 
-// kept is a checkpoint as an origin.
+// inCheckpoint is a checkpoint as an origin.
 type inCheckpoint struct {
 	dir   string
 	id    uint64

@@ -93,7 +93,7 @@ func (r *replica) captured(blobs [][]byte, began time.Time) (*capture, error) {
 			if err != nil {
 				return nil, err
 			}
-			of.ID, of.Name, of.Dim, of.Slots, of.State = wire.SeenTable(of.ID), of.Name+seenName, uint32(t.Seen.Spec().Dim), 0, nil
+			of.ID, of.Name, of.Dim, of.Slots, of.State = wire.SeenTable(of.ID), of.Name+wire.SeenName, uint32(t.Seen.Spec().Dim), 0, nil
 			c.manifest.Tables = append(c.manifest.Tables, of)
 		}
 	}

@@ -36,13 +36,10 @@ func (r *replica) stores() []heldRows {
 func (t *held) stores() []heldRows {
 	out := []heldRows{{t.Spec.ID, t.Spec.Name, t.Rows}}
 	if t.Seen != nil {
-		out = append(out, heldRows{wire.SeenTable(t.Spec.ID), t.Spec.Name + seenName, t.Seen})
+		out = append(out, heldRows{wire.SeenTable(t.Spec.ID), t.Spec.Name + wire.SeenName, t.Seen})
 	}
 	return out
 }
-
-// seenName is added to the name of a table for what its admission remembers.
-const seenName = " (sightings)"
 
 // sweepRounds is how many steps pass until all partitions were looked at for rows that outlived their time.
 const sweepRounds = 64

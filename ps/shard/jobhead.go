@@ -54,9 +54,6 @@ func (s *State) headOf(j *job) head {
 	return head{Version: jobHeadVersion, HashSeed: s.cfg.HashSeed, Writers: slices.Clone(s.writers), Job: &c}
 }
 
-// seenName is added to the name of a table for what its admission remembers.
-const seenName = " (sightings)"
-
 // tables describes the tables for a checkpoint.
 func (h *head) tables() []checkpoint.Table {
 	var out []checkpoint.Table
@@ -71,7 +68,7 @@ func (h *head) tables() []checkpoint.Table {
 	for _, t := range h.Job.Tables {
 		if t.Seen != nil {
 			schema, _ := json.Marshal(t.Spec)
-			out = append(out, checkpoint.Table{ID: wire.SeenTable(t.Spec.ID), Name: t.Spec.Name + seenName, Dim: uint32(t.Seen.Spec().Dim), Schema: schema})
+			out = append(out, checkpoint.Table{ID: wire.SeenTable(t.Spec.ID), Name: t.Spec.Name + wire.SeenName, Dim: uint32(t.Seen.Spec().Dim), Schema: schema})
 		}
 	}
 	return out

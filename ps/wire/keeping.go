@@ -6,6 +6,9 @@ func SeenTable(table uint32) uint32 { return table | 1<<31 }
 // IsSeen says whether a table of a checkpoint is what another's admission remembers.
 func IsSeen(table uint32) bool { return table&(1<<31) != 0 }
 
+// SeenName is added to the name of a table there for what its admission remembers.
+const SeenName = " (sightings)"
+
 // Sweep tells a table the time, and lets it evict rows of partitions [From, To) that outlived theirs. Leaders log it; nobody may ask for it.
 type Sweep struct {
 	Group    uint32
