@@ -146,11 +146,11 @@ type Collected struct {
 //
 // It removes nothing when a manifest or a part cannot be read, for what that needs
 // is not known.
-func (s *Store) Collect(ctx context.Context, floor uint64) (Collected, error) {
+func (s *Store) Collect(ctx context.Context, floor uint64, owners ...string) (Collected, error) {
 	var done Collected
 	err := s.alive()
 	if err == nil {
-		err = s.collect(ctx, floor, &done)
+		err = s.collect(ctx, floor, owners, &done)
 	}
 	if err != nil {
 		return done, fmt.Errorf("collect checkpoints: %w", err)
@@ -158,11 +158,13 @@ func (s *Store) Collect(ctx context.Context, floor uint64) (Collected, error) {
 	return done, nil
 }
 
-func (s *Store) collect(ctx context.Context, floor uint64, done *Collected) error {
+func (s *Store) collect(ctx context.Context, floor uint64, owners []string, done *Collected) error {
 	names, err := s.disk.List(s.cfg.Dir)
 	if err != nil {
 		return err
 	}
+	others := writtenByOthers(names, owners)
+	spared := func(id uint64, made []uint64) bool { return others[id] || s.spared(id, floor, made) }
 	ids := manifestIDs(names)
 	needed := map[string]bool{}
 	for _, id := range ids {
@@ -175,7 +177,7 @@ func (s *Store) collect(ctx context.Context, floor uint64, done *Collected) erro
 		s.mark(s.writing, id, -math.MaxInt32) // whoever committed it
 	}
 	// A writer whose base was deleted under it may need what that needed.
-	intents, unknown := s.intents(names, func(id uint64) bool { return s.spared(id, floor, ids) })
+	intents, unknown := s.intents(names, func(id uint64) bool { return spared(id, ids) })
 	old := uint64(0)
 	for _, in := range intents {
 		for _, pin := range in.Pins {
@@ -187,7 +189,7 @@ func (s *Store) collect(ctx context.Context, floor uint64, done *Collected) erro
 	for _, n := range names {
 		f, ok := parseName(n)
 		switch {
-		case !ok || needed[n] || f.kind == kindManifest && !f.temp || s.spared(f.id, floor, ids):
+		case !ok || needed[n] || f.kind == kindManifest && !f.temp || spared(f.id, ids):
 			continue
 		case f.kind == kindPack && (unknown || f.id <= old):
 			continue
@@ -236,6 +238,18 @@ func (s *Store) needs(id uint64, ids []uint64, needed map[string]bool) error {
 		}
 	}
 	return nil
+}
+
+// writtenByOthers are the checkpoints of which intents say that others than the
+// owners are writing them; without owners nobody is another.
+func writtenByOthers(names, owners []string) map[uint64]bool {
+	by := map[uint64]bool{}
+	for _, n := range names {
+		if f, ok := parseName(n); ok && f.kind == kindIntent && len(owners) > 0 && !slices.Contains(owners, ownerOf(n)) {
+			by[f.id] = true
+		}
+	}
+	return by
 }
 
 // spared reports whether a checkpoint is being written.

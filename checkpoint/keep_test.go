@@ -459,3 +459,38 @@ func TestWholeDelta(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestTwoClustersInOneFolder: what the servers of one are writing is not garbage to the other.
+func TestTwoClustersInOneFolder(t *testing.T) {
+	dir := t.TempDir()
+	ours, theirs := mustOpen(t, Config{Dir: dir, Owner: "a-1"}), mustOpen(t, Config{Dir: dir, Owner: "b-1"})
+	m := someModel(5, 1)
+	w, err := theirs.Begin(t.Context(), Spec{ID: 3, Job: "theirs", Group: 1, Shards: 1, Tables: twoTables()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	part, err := saveGroup(t.Context(), w, 1, 1, m, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := ours.Begin(t.Context(), Spec{ID: 4, Job: testJob, Group: 1, Shards: 1, Tables: twoTables()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := saveGroup(t.Context(), left, 1, 1, m, nil); err != nil {
+		t.Fatal(err)
+	}
+	later := mustOpen(t, Config{Dir: dir, Owner: "a-2"}) // ours died, with what it wrote
+	mustSave(t, later, 7, 0, 1, m, nil)
+	done, err := later.Collect(t.Context(), 8, "a-1", "a-2")
+	if err != nil || done.Files == 0 {
+		t.Error(done, err)
+	}
+	if _, err := theirs.Commit(t.Context(), Manifest{ID: 3, Job: "theirs", Step: m.step, Shards: 1, Tables: twoTables(), Parts: []Part{part}}); err != nil {
+		t.Fatal(err)
+	}
+	mustBe(t, later, 3, m)
+	if done, err := later.Collect(t.Context(), 8, "a-1", "a-2"); err != nil || done.Files != 0 {
+		t.Error(done, err)
+	}
+}

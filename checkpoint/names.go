@@ -59,6 +59,23 @@ func parseName(name string) (f fileName, ok bool) {
 	return f, err == nil && id > 0
 }
 
+// ownerOf is who wrote a part, a pack or an intent, by its name; empty for other files.
+func ownerOf(name string) string {
+	f, ok := parseName(name)
+	if !ok || f.kind == kindManifest {
+		return ""
+	}
+	words := strings.Split(strings.TrimSuffix(name, temporary), "-") // kind, checkpoint, group, owner (which may have some itself), tag
+	end := len(words) - 1
+	if f.kind == kindPack {
+		end-- // and the pack's number
+	}
+	if end <= 3 {
+		return ""
+	}
+	return strings.Join(words[3:end], "-")
+}
+
 // plain reports whether a name of a file, taken from a file, can only be in the
 // folder and is of that kind.
 func plain(name string, want kind) bool {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"hcclps/checkpoint"
+	"hcclps/ps/layout"
 	"hcclps/ps/meta"
 	"hcclps/ps/reach"
 	"hcclps/ps/restore"
@@ -35,12 +36,29 @@ func (s *Server) folder() error {
 
 // owner is in the names of the files this server writes: the random part of its
 // id, since names of servers may have any letters.
-func (s *Server) owner() string { return s.self.ID[len(s.self.ID)-2*idBytes:] }
+func (s *Server) owner() string { return ownerOf(s.self.ID) }
+
+func ownerOf(id string) string { return id[max(0, len(id)-2*idBytes):] }
+
+// shared is a folder into which other clusters may write too.
+type shared struct {
+	*checkpoint.Store
+	layout func() layout.Layout
+}
+
+// Collect implements meta.Folder: what this cluster's servers have left goes.
+func (s shared) Collect(ctx context.Context, floor uint64) (checkpoint.Collected, error) {
+	var owners []string
+	for _, m := range s.layout().Members {
+		owners = append(owners, ownerOf(m.ID))
+	}
+	return s.Store.Collect(ctx, floor, owners...)
+}
 
 // saves is what the meta group is told of checkpoints.
 func (s *Server) saves(cfg meta.Config) meta.Config {
 	if s.checkpoints != nil {
-		cfg.Folder, cfg.Dir = s.checkpoints, s.cfg.Checkpoint.Dir
+		cfg.Folder, cfg.Dir = shared{s.checkpoints, s.Layout}, s.cfg.Checkpoint.Dir
 	}
 	cfg.Restores = s.cfg.Restore
 	cfg.Keep = meta.Keep{Last: s.cfg.Checkpoint.Keep}
