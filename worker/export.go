@@ -11,9 +11,7 @@ import (
 	"time"
 
 	"hcclps/checkpoint"
-	"hcclps/ps/optim"
 	"hcclps/ps/update"
-	"hcclps/ps/wire"
 )
 
 // Export writes what Load takes (see ReadModel) as tensors that PyTorch, numpy and others open: DIR/model.safetensors, described by
@@ -34,7 +32,7 @@ func export(ctx context.Context, path, dir string, o checkpoint.ExportOptions) (
 		return nil, err
 	}
 	if o.Initial == nil {
-		o.Initial = initialRow
+		o.Initial = func(t checkpoint.Table, key uint64) ([]float32, error) { return update.Initial(t.Schema, key) }
 	}
 	if o.Tables == nil {
 		for _, t := range m.Tables { // not what the admission of keys remembers
@@ -101,26 +99,4 @@ func exportLoaded(ctx context.Context, m *Manifest, path, dir string, o checkpoi
 		return nil, err
 	}
 	return exportFrom(ctx, temp, made.ID, dir, o)
-}
-
-// initialRow is a row as it begins.
-func initialRow(of checkpoint.Table, key uint64) ([]float32, error) {
-	var spec wire.Table
-	if err := json.Unmarshal(of.Schema, &spec); err != nil {
-		return nil, fmt.Errorf("description of table %q: %w", of.Name, err)
-	}
-	t, err := update.New(spec, update.Config{})
-	if err != nil {
-		return nil, err
-	}
-	defer t.Close() //nolint:errcheck // it has no rows
-	rule, err := optim.New(optim.Config{Name: spec.Optimizer, Params: spec.Params})
-	if err != nil {
-		return nil, fmt.Errorf("table %q: %w", of.Name, err)
-	}
-	dim := int(of.Dim)
-	values := make([]float32, dim+int(of.Slots))
-	t.Rows.Gather([]uint64{key}, values[:dim])
-	copy(values[dim:], rule.SlotInit(dim))
-	return values, nil
 }

@@ -1,6 +1,7 @@
 package update_test
 
 import (
+	"encoding/json"
 	"errors"
 	"math"
 	"slices"
@@ -32,6 +33,24 @@ func TestTablesThatCannotBeAreRefused(t *testing.T) {
 		change(&w)
 		if _, err := update.New(w, update.Config{}); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestRowsAsTheyBegin(t *testing.T) {
+	w := spec()
+	w.Optimizer, w.Init, w.InitParams = "adagrad", "constant", map[string]float64{"value": 3}
+	w.Params["initial_accumulator"] = 0.5
+	schema, err := json.Marshal(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if row, err := update.Initial(schema, 7); err != nil || !slices.Equal(row, []float32{3, 3, 0.5, 0.5}) {
+		t.Errorf("%v, %v", row, err)
+	}
+	for what, schema := range map[string]string{"description": "{", "want a name": "{}"} {
+		if _, err := update.Initial([]byte(schema), 7); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%s: %v", schema, err)
 		}
 	}
 }
