@@ -40,6 +40,9 @@ type Store struct {
 	listMu sync.Mutex        // guards list
 	list   map[uint32]*units // those that are open
 
+	scatterMu sync.Mutex // guards nextLog
+	nextLog   int        // the first file of the value log that scatter has not seen
+
 	mu     sync.RWMutex // held for reading by who uses db, for writing by who makes, drops from or closes it
 	db     *badger.DB   // nil: nothing was ever cold
 	bytes  int64        // of Memory
@@ -55,7 +58,7 @@ func Open(cfg Config) (*Store, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{cfg: cfg, sweep: make(chan struct{}, 1), list: map[uint32]*units{}}
+	s := &Store{cfg: cfg, sweep: make(chan struct{}, 1), list: map[uint32]*units{}, nextLog: 1}
 	if err := s.empty(); err != nil {
 		return nil, fmt.Errorf("open cold store: %w", err)
 	}

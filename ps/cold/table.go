@@ -84,6 +84,7 @@ func (u *units) write(ids []uint32, data []byte, from []uint32) (err error) {
 	if err := batch.Flush(); err != nil {
 		return err
 	}
+	u.s.scatter()
 	u.place(ids, first, per, from)
 	return nil
 }
