@@ -21,9 +21,13 @@ type Source struct {
 	ID  uint64 // 0: the newest
 }
 
-// ParseSource reads DIR or DIR@ID. The path becomes absolute.
+// ParseSource reads DIR or DIR@ID; what is there under the whole name is a DIR. The path becomes absolute.
 func ParseSource(s string) (Source, error) {
 	dir, id := s, uint64(0)
+	if _, err := os.Stat(s); err == nil {
+		dir, err = filepath.Abs(s)
+		return Source{dir, 0}, err
+	}
 	if at := strings.LastIndexByte(s, '@'); at >= 0 {
 		if n, err := strconv.ParseUint(s[at+1:], 10, 64); err == nil && n > 0 {
 			dir, id = s[:at], n
