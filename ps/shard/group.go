@@ -142,7 +142,7 @@ func New(cfg Config) (*Group, error) {
 		cfg: cfg, scratch: cfg.Log == nil, maxEntry: maxPart,
 		inbox: newInbox(cfg.Budget), memory: cfg.Budget.memory, fresh: newBarriers(), changed: make(chan struct{}),
 		tracks: newTracks(cfg.Trace, cfg.Group), saving: newSaving(),
-		state: NewState(StateConfig{HashSeed: cfg.Layout().HashSeed, CopyBudget: cfg.CopyBudget, Memory: cfg.Memory, Cold: cfg.Cold, Alone: cfg.Log == nil, Bugs: cfg.Bugs}),
+		state: NewState(StateConfig{HashSeed: cfg.Layout().HashSeed, CopyBudget: cfg.CopyBudget, Memory: cfg.Memory, Cold: cfg.Cold, Alone: cfg.Log == nil, Logger: cfg.Logger, Bugs: cfg.Bugs}),
 		tight: make(chan struct{}, 1),
 	}
 	if g.scratch {

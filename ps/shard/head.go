@@ -146,12 +146,16 @@ func unpackPage(v uint64) (slot uint32, id table.PageID) {
 	}
 }
 
-// loadPage restores one page of a table that nobody else knows yet, and makes room for the next.
-func loadPage(rows *table.Table, id table.PageID, data []byte) error {
+// loadPage restores one page of a table that nobody else knows yet, and makes room for the next. Rows that cannot go cold stay in memory.
+func (s *State) loadPage(rows *table.Table, id table.PageID, data []byte) error {
 	if err := rows.Load(id, data); err != nil || !rows.Tight() {
 		return err
 	}
-	return rows.Cool(context.Background(), new(sync.RWMutex))
+	if err := rows.Cool(context.Background(), new(sync.RWMutex)); err != nil && !s.uncooled && s.cfg.Logger != nil {
+		s.cfg.Logger.Warn("memory is short while a snapshot is loaded, and cold rows cannot leave it", "err", err)
+		s.uncooled = true // once is enough, of many pages
+	}
+	return nil
 }
 
 // load restores one page.
@@ -160,7 +164,7 @@ func (s *State) load(page uint64, data []byte) error {
 	for _, name := range s.names() {
 		for _, t := range s.jobs[name].stores() {
 			if t.slot == slot {
-				return loadPage(t.rows, id, data)
+				return s.loadPage(t.rows, id, data)
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -19,6 +20,7 @@ type StateConfig struct {
 	Memory     *table.Memory     // of tables; nil: nobody counts
 	Cold       func() table.Cold // makes the store of an embedding's rows that are cold; nil: none are
 	Alone      bool              // there is no replica to compare with: the digest leaves rows out
+	Logger     *slog.Logger      // nil = discard
 	Bugs       Bugs
 }
 
@@ -46,6 +48,8 @@ type State struct {
 	digest  digest       // of all of them
 	marks   []wire.Check // the digest at every checkEvery-th entry, newest last
 	work    workspace
+	// uncooled: it was said that rows do not go cold while pages are loaded.
+	uncooled bool
 }
 
 const (
