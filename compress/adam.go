@@ -79,9 +79,6 @@ func NewOneBitAdam(cfg OneBitAdamConfig, shape ...int) (*OneBitAdam, error) {
 	return &OneBitAdam{cfg: cfg, m: make([]float32, n), v: make([]float32, n), own: make([]float32, n), local: local}, nil
 }
 
-// SetLR changes the learning rate, for schedules. It is above 0.
-func (a *OneBitAdam) SetLR(lr float64) { a.cfg.LR = lr }
-
 // Warm says whether the next step is one with whole gradients.
 func (a *OneBitAdam) Warm() bool { return a.step < a.cfg.Warmup }
 

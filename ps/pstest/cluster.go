@@ -215,13 +215,6 @@ func (c *Cluster) Server(i int) *ps.Server {
 	return c.members[i].server
 }
 
-// Retired says whether a server has refused to start as its log is lost.
-func (c *Cluster) Retired(i int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.members[i].retired
-}
-
 // Forget removes a server's logs of shards; the server should be down.
 func (c *Cluster) Forget(i int) error { return os.RemoveAll(c.LogDir(i)) }
 

@@ -114,12 +114,6 @@ func IsAgain(err error) bool {
 	return errors.As(err, &e) && e.HCCL && e.Code == codeAgain
 }
 
-// IsAborted says whether err means that the stream was aborted.
-func IsAborted(err error) bool {
-	e := (*Error)(nil)
-	return errors.As(err, &e) && !e.HCCL && (e.Code == codeStreamAbort || e.Code == codeDeviceTaskAbort)
-}
-
 // IsNoMemory says whether err means that memory, streams, events or notifies are used up.
 func IsNoMemory(err error) bool {
 	e := (*Error)(nil)

@@ -51,9 +51,6 @@ func TestErrorClasses(t *testing.T) {
 		IsWaitTimeout(wrap(hcclSend, false, 507048)) {
 		t.Error("IsWaitTimeout")
 	}
-	if !IsAborted(wrap(aclrtSynchronizeStream, false, 107023)) || IsAborted(wrap(hcclSend, true, 4)) {
-		t.Error("IsAborted")
-	}
 	if !IsNoMemory(wrap(aclrtMalloc, false, 207001)) || !IsNoMemory(wrap(hcclSend, true, 24)) || IsNoMemory(wrap(hcclSend, true, 4)) {
 		t.Error("IsNoMemory")
 	}
