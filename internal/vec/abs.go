@@ -70,22 +70,6 @@ func addAbsSumPlain(sums *sums32, dst, src []float32) {
 	}
 }
 
-// CountAbs is the number of elements whose magnitude is at least t, which is not negative. Bits are compared, as in MaxAbs.
-func CountAbs(x []float32, t float32) int {
-	n, done := countAbsFast(unsafe.SliceData(x), magnitude(t), len(x))
-	return n + countAbsPlain(x[done:], magnitude(t))
-}
-
-func countAbsPlain(x []float32, t uint32) int {
-	n := 0
-	for _, v := range x {
-		if magnitude(v) >= t {
-			n++
-		}
-	}
-	return n
-}
-
 // AbsSumAbove is the sum and the number of the magnitudes that are at least t, which is not negative: the sum in the order of Dot, the comparison as in MaxAbs.
 func AbsSumAbove(x []float32, t float32) (sum float32, count int) {
 	if sum, count, ok := absSumAboveFast(unsafe.SliceData(x), magnitude(t), len(x)); ok {

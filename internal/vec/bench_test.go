@@ -24,7 +24,7 @@ func benchCoeffs(k kernel) []float64 {
 		return []float64{0.01, 0.9, 0}
 	case "scale":
 		return []float64{0.999999}
-	case "countAbs", "absSumAbove", "packTwoBit":
+	case "absSumAbove", "packTwoBit":
 		return []float64{0.05}
 	case "packTwoBitRest":
 		return []float64{0.05, 0.07}

@@ -115,17 +115,6 @@ func addAbsSumFast(sums, dst, src *float32, n int) int {
 	}
 }
 
-func countAbsFast(x *float32, t uint32, n int) (count, done int) {
-	switch active {
-	case avx512:
-		return countAbsAVX512(x, t, n), n &^ 15
-	case avx2:
-		return countAbsAVX2(x, t, n), n &^ 7
-	default:
-		return 0, 0
-	}
-}
-
 func absSumAboveFast(x *float32, t uint32, n int) (sum float32, count int, ok bool) {
 	switch active {
 	case avx512:

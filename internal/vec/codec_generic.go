@@ -9,10 +9,9 @@ func encodeBF16Fast(_ *byte, _ *float32, _ int) int { return 0 }
 func decodeBF16Fast(_ *float32, _ *byte, _ int) int { return 0 }
 func addBF16Fast(_ *float32, _ *byte, _ int) int    { return 0 }
 
-func maxAbsFast(_ *float32, _ int) (top uint32, done int)        { return 0, 0 }
-func absSumFast(_ *float32, _ int) (sum float32, ok bool)        { return 0, false }
-func addAbsSumFast(_, _, _ *float32, _ int) int                  { return 0 }
-func countAbsFast(_ *float32, _ uint32, _ int) (count, done int) { return 0, 0 }
+func maxAbsFast(_ *float32, _ int) (top uint32, done int) { return 0, 0 }
+func absSumFast(_ *float32, _ int) (sum float32, ok bool) { return 0, false }
+func addAbsSumFast(_, _, _ *float32, _ int) int           { return 0 }
 func absSumAboveFast(_ *float32, _ uint32, _ int) (sum float32, count int, ok bool) {
 	return 0, 0, false
 }

@@ -20,7 +20,6 @@ func codecKernels() []kernel {
 		{"maxAbs", 1, 0, func(_ []float64, s [][]float32) []float64 { return []float64{float64(MaxAbs(s[0]))} }},
 		{"absSum", 1, 0, func(_ []float64, s [][]float32) []float64 { return []float64{float64(AbsSum(s[0]))} }},
 		{"addAbsSum", 2, 0, func(_ []float64, s [][]float32) []float64 { return []float64{float64(AddAbsSum(s[0], s[1]))} }},
-		{"countAbs", 1, 1, func(c []float64, s [][]float32) []float64 { return []float64{float64(CountAbs(s[0], float32(c[0])))} }},
 		{"absSumAbove", 1, 1, func(c []float64, s [][]float32) []float64 {
 			sum, n := AbsSumAbove(s[0], float32(c[0]))
 			return []float64{float64(sum), float64(n)}
@@ -67,7 +66,7 @@ func wide(a, b []float32) []byte {
 // codecTouched is how many bytes a call on n elements reads and writes, 0 of other kernels.
 func codecTouched(name string, n int) int {
 	switch name {
-	case "maxAbs", "absSum", "countAbs", "absSumAbove", "selectAbs":
+	case "maxAbs", "absSum", "absSumAbove", "selectAbs":
 		return 4 * n
 	case "encodeF16", "decodeF16", "encodeBF16", "decodeBF16":
 		return 6 * n
@@ -182,7 +181,7 @@ func TestAbsOrder(t *testing.T) {
 			if got := MaxAbs(append(slices.Clone(x), nan)); got == got {
 				t.Errorf("%s: largest with a NaN %v", u, got)
 			}
-			if MaxAbs(nil) != 0 || AbsSum(nil) != 0 || CountAbs(nil, 0) != 0 {
+			if MaxAbs(nil) != 0 || AbsSum(nil) != 0 {
 				t.Errorf("%s: something of nothing", u)
 			}
 		})

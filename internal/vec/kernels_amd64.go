@@ -79,11 +79,6 @@ func absSumAVX2(x *float32, n int) float32
 //go:noescape
 func addAbsSumAVX2(sums *float32, dst *float32, src *float32, n int)
 
-// countAbsAVX2 counts elements of at least that magnitude; it takes the first n &^ 7 elements.
-//
-//go:noescape
-func countAbsAVX2(x *float32, t uint32, n int) int
-
 // absSumAboveAVX2 sums magnitudes of at least that in the order of Dot, and counts them.
 //
 //go:noescape
@@ -288,11 +283,6 @@ func absSumAVX512(x *float32, n int) float32
 //
 //go:noescape
 func addAbsSumAVX512(sums *float32, dst *float32, src *float32, n int)
-
-// countAbsAVX512 counts elements of at least that magnitude; it takes the first n &^ 15 elements.
-//
-//go:noescape
-func countAbsAVX512(x *float32, t uint32, n int) int
 
 // absSumAboveAVX512 sums magnitudes of at least that in the order of Dot, and counts them.
 //

@@ -25,6 +25,3 @@ func choose(off string) unit {
 	}
 	return detect()
 }
-
-// Unit names the kernels in use: "go", "neon", "avx2" or "avx512".
-func Unit() string { return active.String() }

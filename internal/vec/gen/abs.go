@@ -81,24 +81,6 @@ func (s isa) count(k reg.OpmaskVirtual, v, one, acc reg.VecVirtual) {
 	}
 }
 
-func countAbs(s isa) {
-	s.text("countAbs", "func(x *float32, t uint32, n int) int", "counts elements of at least that magnitude; it takes the first n &^ "+s.last()+" elements.")
-	x := Load(Param("x"), GP64())
-	abs, least, counts := s.word(absBits), s.least("t"), s.zeros(4)
-	var one reg.VecVirtual
-	if s.wide {
-		one = s.word(1)
-	}
-	s.each("", Load(Param("n"), GP64()).(reg.GPVirtual), false, func(at spot) {
-		v := s.vector()
-		s.and(at.at(x, 4), abs, v)
-		k, marks := s.atLeast(v, least)
-		s.count(k, marks, one, counts[at.turnOf()])
-	})
-	s.returnCount(counts, 0)
-	end()
-}
-
 func (s isa) returnCount(counts []reg.VecVirtual, result int) {
 	for _, c := range counts[1:] {
 		VPADDD(c, counts[0], counts[0])

@@ -34,7 +34,6 @@ func main() {
 		maxAbs(s)
 		absSum(s)
 		addAbsSum(s)
-		countAbs(s)
 		absSumAbove(s)
 		selectAbs(s)
 		packSigns(s)

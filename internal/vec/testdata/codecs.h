@@ -89,12 +89,6 @@ KERNEL addAbsSum(long n, slice d, slice x) {
 	sink = sum;
 }
 
-KERNEL countAbs(long n, words x, float t) {
-	uint32_t least = magnitude(t), count = 0;
-	for (long i = 0; i < n; i++) count += (x[i] & 0x7fffffff) >= least;
-	sink = count;
-}
-
 KERNEL absSumAbove(long n, slice x, float t) {
 	float lanes[32] = {0}, sum = 0;
 	int count[32] = {0};
@@ -267,7 +261,6 @@ static int codec(const char *k, long n, float **s, const double *c) {
 	else if (!strcmp(k, "maxAbs")) maxAbs(n, a);
 	else if (!strcmp(k, "absSum")) absSum(n, a);
 	else if (!strcmp(k, "addAbsSum")) addAbsSum(n, a, b);
-	else if (!strcmp(k, "countAbs")) countAbs(n, a, c[0]);
 	else if (!strcmp(k, "absSumAbove")) absSumAbove(n, a, c[0]);
 	else if (!strcmp(k, "selectAbs")) selectAbs(n, a, b, c[0]);
 	else if (!strcmp(k, "packSigns")) packSigns(n, a, b);
