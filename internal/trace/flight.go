@@ -77,15 +77,7 @@ func (f *Flight) Write(w io.Writer) error {
 // WriteFile writes the file at path, whole or not at all.
 func (f *Flight) WriteFile(path string) error { return writeFile(path, f.Write) }
 
-// ReadFlight reads what Write has written. An error that wraps ErrFormat is a *FormatError.
-func ReadFlight(r io.Reader) (*Flight, error) {
-	b, err := readAll(r)
-	if err != nil {
-		return nil, fmt.Errorf("read flight: %w", err)
-	}
-	return parseFlight(b)
-}
-
+// parseFlight reads what Write has written. An error that wraps ErrFormat is a *FormatError.
 func parseFlight(b []byte) (*Flight, error) {
 	var f flightFile
 	dec := json.NewDecoder(bytes.NewReader(b))
