@@ -2,11 +2,11 @@ package restore
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -77,15 +77,23 @@ func newest(ctx context.Context, store *checkpoint.Store, job string) (uint64, e
 		return 0, fmt.Errorf("find the newest checkpoint: %w: name one by DIR@ID", err)
 	}
 	var id uint64
+	var jobs []string
 	for _, m := range all {
 		if job == "" || m.Job == job {
 			id = m.ID
 		}
+		if !slices.Contains(jobs, m.Job) {
+			jobs = append(jobs, m.Job)
+		}
 	}
-	if id == 0 {
-		return 0, fmt.Errorf("find the newest checkpoint of job %q: %w", job, checkpoint.ErrNotFound)
+	switch {
+	case id != 0:
+		return id, nil
+	case len(jobs) == 0:
+		return 0, fmt.Errorf("find the newest checkpoint: %w: the folder has none", checkpoint.ErrNotFound)
+	default:
+		return 0, fmt.Errorf("find the newest checkpoint of job %q: %w: the folder has those of %q", job, checkpoint.ErrNotFound, jobs)
 	}
-	return id, nil
 }
 
 // OfModel says whether a table is one that a model has, and not what servers
@@ -95,17 +103,5 @@ func OfModel(t checkpoint.Table) bool { return !wire.IsSeen(t.ID) }
 // Initial is the weights and slots of a row that no gradient has reached, for
 // checkpoint.ExportOptions.
 func Initial(t checkpoint.Table, key uint64) ([]float32, error) {
-	var spec wire.Table
-	if err := json.Unmarshal(t.Schema, &spec); err != nil {
-		return nil, fmt.Errorf("table %q: its description: %w", t.Name, err)
-	}
-	made, err := update.New(spec, update.Config{})
-	if err != nil {
-		return nil, err
-	}
-	defer made.Close() //nolint:errcheck // it is empty
-	row := make([]float32, t.Dim+t.Slots)
-	made.Rows.Gather([]uint64{key}, row[:t.Dim])
-	copy(row[t.Dim:], made.Rows.Spec().SlotInit) // none: zeros
-	return row, nil
+	return update.Initial(t.Schema, key)
 }

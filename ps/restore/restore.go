@@ -2,12 +2,14 @@ package restore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -74,6 +76,9 @@ type run struct {
 // Run restores a job. One that is there already, other than by this very
 // restore, is refused.
 func Run(ctx context.Context, cfg Config) (Report, error) {
+	if cfg.World < 0 {
+		return Report{}, fmt.Errorf("restore for %d workers (World): want 1 or more, or 0 for as many as there were", cfg.World)
+	}
 	r := &run{Config: cfg, m: cfg.From.Manifest(), stride: map[uint32]int{}}
 	if r.Job == "" {
 		r.Job = r.m.Job
@@ -93,7 +98,10 @@ func (r *run) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	names := r.names()
+	names, err := r.names()
+	if err != nil {
+		return err
+	}
 	if names != nil {
 		if own, err = meta.WithWorkers(own, names); err != nil {
 			return err
@@ -151,25 +159,44 @@ func (r *run) name() {
 
 // names are those of the workers from now on, nil: as they were. A rank keeps the name
 // it had; another is called as the first one, with its rank in place of the number at the end.
-func (r *run) names() []string {
+// Workers of a job without servers that are called by their ranks got other ranks when one was
+// lost: they are called by these.
+func (r *run) names() ([]string, error) {
 	var old []string
 	for _, w := range r.m.Workers {
 		if w.Session != "expelled" && int(w.Rank) == len(old) {
 			old = append(old, w.Name)
 		}
 	}
-	if r.World == 0 || r.World == len(old) || len(old) == 0 {
-		return nil
+	if len(old) == 0 {
+		return nil, nil
 	}
-	stem := strings.TrimRight(old[0], "0123456789")
+	var of wire.JobState
+	if len(r.m.Params) > 0 {
+		if err := json.Unmarshal(r.m.Params, &of); err != nil {
+			return nil, fmt.Errorf("parameters of the job: %w", err)
+		}
+	}
+	names := slices.Clone(old)
+	stem := stemOf(old[0])
+	if of.Mode == allReduce && !slices.ContainsFunc(old, func(name string) bool { return name == stemOf(name) || stemOf(name) != stem }) {
+		names = nil
+	}
 	if stem == old[0] {
 		stem += "-"
 	}
-	for rank := len(old); rank < r.World; rank++ {
-		old = append(old, fmt.Sprint(stem, rank))
+	world := cmp.Or(r.World, len(old))
+	for rank := len(names); rank < world; rank++ {
+		names = append(names, fmt.Sprint(stem, rank))
 	}
-	return old[:r.World]
+	if names = names[:world]; slices.Equal(names, old) {
+		return nil, nil
+	}
+	return names, nil
 }
+
+// stemOf is a name without the number at its end.
+func stemOf(name string) string { return strings.TrimRight(name, "0123456789") }
 
 func (r *run) blob(ctx context.Context, group uint32, name string) ([]byte, error) {
 	if b, made, err := r.replica(group); made {
