@@ -78,6 +78,9 @@ func (s *state) restoreJob(r wire.RestoreRequest) result {
 	case r.Complete:
 		return s.endRestore(r.Job, now)
 	}
+	if now != nil && now.Load != r.Load { // shards have pieces of it, which no other may be mixed with
+		return no("one from %.600s@%d is not complete: run that one again to its end, for as many workers, or restore under another name (--job)", now.Dir, now.Checkpoint)
+	}
 	if _, err := decodeJob(r.State); err != nil {
 		return no("%v", err)
 	}

@@ -460,6 +460,11 @@ func TestRestoredJob(t *testing.T) {
 	if r := apply1(t, s, kindOpen, open("a", 0, bsp2)); r.Answer.Status != wire.Pending || !strings.Contains(r.Answer.Detail, "/kept") {
 		t.Errorf("opened in mid-restore: %+v", r.Answer)
 	}
+	other := begin
+	other.Load, other.Checkpoint = 6, 8
+	if r := apply1(t, s, kindRestoreJob, other); r.Answer.Status != wire.Refused || !strings.Contains(r.Answer.Detail, "/kept@9") {
+		t.Errorf("another restore in the middle of one: %+v", r.Answer)
+	}
 	for range 2 {
 		if r := apply1(t, s, kindRestoreJob, end); r.Answer.Status != wire.OK {
 			t.Errorf("the end of a restore: %+v", r.Answer)
