@@ -26,7 +26,7 @@ type LocalConfig struct {
 	Replicas   int           // default 3, or 1 with fewer than 3 servers
 	Scratch    bool          // one server without replication or log
 	Shards     int           // default 4
-	Dir        string        // default a temporary folder, removed at a clean end
+	Dir        string        // default a temporary folder, removed at the end
 	Durability string        // default QuorumMemory
 	LogBudget  int64         // default 8 MiB a group
 	Memory     int64         // of each server, default a share of what the machine has free
@@ -127,6 +127,9 @@ func (l *Local) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if l.temporary {
+		defer func() { err = errors.Join(err, l.remove(dir, logDir)) }()
+	}
 	servers := make([]*Server, l.cfg.Servers)
 	for i := range servers {
 		if servers[i], err = New(l.server(i, dir, logDir)); err != nil {
@@ -141,9 +144,6 @@ func (l *Local) Run(ctx context.Context) (err error) {
 	}
 	if err := run.Wait(); err != nil {
 		return fmt.Errorf("local cluster in %s: %w", dir, err)
-	}
-	if l.temporary {
-		return l.remove(dir, logDir)
 	}
 	return nil
 }
