@@ -11,14 +11,12 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"hcclps/cmd/internal/program"
 	"hcclps/p2p/backend"
-	"hcclps/p2p/hccl/acl"
 	"hcclps/ps"
 	"hcclps/ps/layout"
 	"hcclps/worker"
@@ -84,6 +82,7 @@ type launcher struct {
 	dir       string
 	temporary bool
 	job       string
+	restore   string // DIR@ID that the servers begin with
 	cluster   string
 	addrs     []string
 	token     string   // path
@@ -108,7 +107,7 @@ func newLauncher(c *cli.Context) (*launcher, error) {
 			return nil, err
 		}
 	}
-	if err := l.withoutServers(); err != nil {
+	if err := errors.Join(l.withoutServers(), l.checkCheckpoints()); err != nil {
 		return nil, err
 	}
 	most, err := l.restarts()
@@ -152,7 +151,7 @@ func newLauncher(c *cli.Context) (*launcher, error) {
 		if l.cluster, err = clusterOf(l.dir); err != nil { // found again by the next launch on this folder
 			return nil, err
 		}
-		if !c.IsSet("job") {
+		if !c.IsSet("job") && l.restore == "" {
 			l.job = "job"
 		}
 	}
@@ -212,23 +211,6 @@ func clusterOf(dir string) (string, error) {
 		err = fmt.Errorf("%s has data of servers that launch did not start: name another folder (--dir)", dir)
 	}
 	return cluster, err
-}
-
-// findServer is the given path, or ps-server beside this program, or in PATH.
-func findServer(path string) (string, error) {
-	if path != "" {
-		return findProgram(path)
-	}
-	if self, err := os.Executable(); err == nil {
-		if p, err := findProgram(filepath.Join(filepath.Dir(self), "ps-server")); err == nil {
-			return p, nil
-		}
-	}
-	p, err := findProgram("ps-server")
-	if err != nil {
-		return "", fmt.Errorf("%w: build it beside ps-worker (go build -o bin ./cmd/...) or name it with --ps-server", err)
-	}
-	return p, nil
 }
 
 // run starts the servers, then the workers, hurts them as planned, and waits
@@ -326,35 +308,6 @@ func (l *launcher) startWorkers() ([]string, error) {
 	return names, nil
 }
 
-func (l *launcher) server(i int) process {
-	name := fmt.Sprintf("s%d", i+1)
-	dir := filepath.Join(l.dir, name)
-	args := []string{
-		"serve", "--cluster", l.cluster, "--name", name, "--dir", dir, "--listen", l.addrs[i], "--servers", strings.Join(l.addrs, ","),
-		"--replicas", strconv.Itoa(l.replicas()), "--shards", strconv.Itoa(l.c.Int("shards")), "--durability", l.c.String("durability"),
-		"--log-budget", l.c.String("log-budget"), "--token-file", l.token, "--allow-same-host", "--log-level", l.c.String("log-level"), "--log-format", l.c.String("log-format"),
-	}
-	args = append(args, l.checkpointArgs()...)
-	if path := l.c.String("profile"); path != "" {
-		args = append(args, "--profile", program.PartOf(path, name))
-	}
-	socket, _ := strings.CutPrefix(l.addrs[i], "unix:")
-	if l.c.Bool("tcp") {
-		socket = ""
-	}
-	return process{name: name, path: l.serverBin, args: args, env: append(foreign(os.Environ()), l.transportEnv(l.devices.servers, i)...), socket: socket}
-}
-
-// foreign is an environment without what would speak to our own programs, but of
-// the machine: launch says it all itself.
-func foreign(env []string) []string {
-	return slices.DeleteFunc(env, func(e string) bool {
-		name, _, _ := strings.Cut(e, "=")
-		machine := name == acl.EnvLib || name == "HCCLPS_NOSIMD"
-		return strings.HasPrefix(name, "HCCLPS_") && !machine || slices.Contains([]string{"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "RANK_TABLE_FILE", "RANK_ID", "RANK_SIZE"}, name)
-	})
-}
-
 // layoutFits says early what the servers would say in seconds.
 func layoutFits(servers, replicas, shards int) error {
 	var members []layout.Member
@@ -366,33 +319,6 @@ func layoutFits(servers, replicas, shards int) error {
 		return &program.UsageError{Err: err}
 	}
 	return nil
-}
-
-// replicas is what was asked for, or what so few servers can hold.
-func (l *launcher) replicas() int {
-	if n := l.c.Int("servers"); !l.c.IsSet("replicas") && n < 3 {
-		return 1
-	}
-	return l.c.Int("replicas")
-}
-
-func (l *launcher) worker(rank, port int) process {
-	env := append(foreign(os.Environ()),
-		"RANK="+strconv.Itoa(rank), "LOCAL_RANK="+strconv.Itoa(rank), "WORLD_SIZE="+strconv.Itoa(l.c.Int("workers")),
-		"MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(port),
-		"HCCLPS_CLUSTER="+l.cluster, "HCCLPS_JOB="+l.job,
-		fmt.Sprintf("HCCLPS_WORKER=worker-%d", rank), "HCCLPS_TOKEN_FILE="+l.token, reportDirEnv+"="+filepath.Join(l.dir, "reports"))
-	if len(l.addrs) > 0 {
-		env = append(env, "HCCLPS_SERVERS="+strings.Join(l.addrs, ","))
-	}
-	if at := l.meeting.address(); at != "" {
-		env = append(env, program.Env("rendezvous")[0]+"="+at)
-	}
-	if path := l.c.String("profile"); path != "" {
-		env = append(env, "HCCLPS_PROFILE="+path)
-	}
-	env = append(env, l.transportEnv(l.devices.workers, rank)...)
-	return process{name: fmt.Sprintf("worker-%d", rank), path: l.command[0], args: l.command[1:], env: env, rank: rank, worker: true}
 }
 
 // cleanUp removes what a temporary job leaves; a named one can be resumed.
