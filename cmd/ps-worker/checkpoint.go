@@ -14,6 +14,7 @@ import (
 	"hcclps/checkpoint"
 	"hcclps/cmd/internal/program"
 	"hcclps/ps"
+	"hcclps/ps/restore"
 	"hcclps/worker"
 )
 
@@ -38,19 +39,19 @@ func serverCheckpointFlags() []cli.Flag {
 		&cli.StringFlag{Name: "checkpoint-every", Usage: "the servers make one so often: `10m`, or 500steps; train --checkpoint-every asks for them too"},
 		&cli.IntFlag{Name: "checkpoint-keep", Usage: "the newest `N` stay; default: 3"},
 		&cli.StringFlag{Name: "checkpoint-rate", Usage: "what each shard writes of one at most, a second; default: 64MiB; 0: no bound"},
-		&cli.StringFlag{Name: "restore", Usage: "begin with the job in the newest checkpoint of `DIR`, or in DIR@ID, for --workers"},
+		&cli.StringFlag{Name: "restore", Usage: "first start: begin with the newest checkpoint of --job in `DIR`, of any without it, or with DIR@ID, for --workers"},
 	}
 }
 
 // checkpointArgs are those flags for a server.
 func (l *launcher) checkpointArgs() (args []string) {
-	for _, name := range []string{"checkpoint-dir", "checkpoint-every", "checkpoint-keep", "checkpoint-rate", "restore"} {
+	for _, name := range []string{"checkpoint-dir", "checkpoint-every", "checkpoint-keep", "checkpoint-rate"} {
 		if l.c.IsSet(name) {
 			args = append(args, "--"+name, l.c.String(name))
 		}
 	}
-	if l.c.IsSet("restore") {
-		args = append(args, "--restore-world", strconv.Itoa(l.c.Int("workers")))
+	if l.restore != "" {
+		args = append(args, "--restore", l.restore, "--restore-world", strconv.Itoa(l.c.Int("workers")))
 	}
 	return args
 }
@@ -61,7 +62,7 @@ type checkpointing struct {
 	dir     string
 	keep    int
 	rate    int64  // 0: no bound
-	restore string // embedded: the folder to begin with
+	restore string // embedded: the checkpoint to begin with
 }
 
 // servers is the same for servers of this process.
@@ -99,6 +100,9 @@ func (j *job) checkpoints() (err error) {
 	case c.Bool("resume") && j.cfg.Mode == worker.AllReduce && k.dir == "":
 		return program.Usage("--resume needs --checkpoint-dir: the folder of the job's checkpoints")
 	}
+	if _, err := os.Stat(k.dir); c.Bool("resume") && k.dir != "" && err != nil {
+		return fmt.Errorf("--resume: open folder of checkpoints: %w", err)
+	}
 	if j.cfg.Mode == worker.AllReduce {
 		j.cfg.Checkpoints = worker.Checkpoints{Dir: k.dir, Resume: c.Bool("resume"), Keep: k.keep, Rate: k.rate}
 	}
@@ -125,13 +129,71 @@ func (j *job) findJob() error {
 	case !c.Bool("resume") || there:
 		return nil // train says what is wrong with it
 	case k.dir != "":
-		k.restore = k.dir
+		m, err := newestOf(c.Context, restore.Source{Dir: k.dir}, j.cfg.Job)
+		if err != nil {
+			return fmt.Errorf("--resume: job %s has nothing to go on with: %w", j.cfg.Job, err)
+		}
+		k.restore = restore.Source{Dir: k.dir, ID: m.ID}.String()
 		return nil
 	case dir == "":
 		return program.Usage("--resume needs --dir, the folder of the job to go on with, or --checkpoint-dir")
 	default:
 		return fmt.Errorf("--resume: %s holds no job to go on with: leave --resume out to begin one: %w", dir, err)
 	}
+}
+
+// newestOf is what a checkpoint says of itself: the one of a number, or else the newest of a job, of any if job is "".
+func newestOf(ctx context.Context, from restore.Source, job string) (*checkpoint.Manifest, error) {
+	c, closing, err := from.Open(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	return c.Manifest(), closing()
+}
+
+// restores finds out what the servers begin with, and whose job that is.
+func (l *launcher) restores() error {
+	c := l.c
+	if !c.IsSet("restore") {
+		return nil
+	}
+	from, err := restore.ParseSource(c.String("restore"))
+	if err != nil {
+		return program.Usage("--restore: %w", err)
+	}
+	if _, err := os.Stat(filepath.Join(l.dir, "s1", "store")); l.dir != "" && err == nil {
+		return program.Usage("--restore is for servers without data: those in %s go on with what they have, without it; or name another --dir", l.dir)
+	}
+	m, err := newestOf(c.Context, from, l.job)
+	if err != nil {
+		return fmt.Errorf("--restore %s: %w", from, err)
+	}
+	if l.job != "" && m.Job != l.job {
+		return program.Usage("--restore %s is of job %s, not of %s: leave --job out", from, m.Job, l.job)
+	}
+	l.job, l.restore = m.Job, restore.Source{Dir: from.Dir, ID: m.ID}.String()
+	return nil
+}
+
+// checkCheckpoints refuses what the servers would not take.
+func (l *launcher) checkCheckpoints() error {
+	c := l.c
+	_, _, err := program.Interval("checkpoint-every", c.String("checkpoint-every"))
+	if err == nil {
+		_, err = program.Bytes("checkpoint-rate", c.String("checkpoint-rate"))
+	}
+	if err != nil {
+		return err
+	}
+	if n := c.Int("checkpoint-keep"); c.IsSet("checkpoint-keep") && n < 1 {
+		return program.Usage("--checkpoint-keep %d: want 1 or more", n)
+	}
+	for _, name := range []string{"checkpoint-every", "checkpoint-keep", "checkpoint-rate"} {
+		if c.IsSet(name) && c.String("checkpoint-dir") == "" {
+			return program.Usage("--%s needs --checkpoint-dir: where the servers keep checkpoints", name)
+		}
+	}
+	return l.restores()
 }
 
 // fresh refuses a folder with checkpoints of an earlier job of that name.
@@ -164,7 +226,7 @@ func (j *job) connect(ctx context.Context) (*worker.Client, error) {
 		}
 		return worker.Connect(ctx, j.cfg)
 	}
-	fmt.Fprintf(j.c.App.ErrWriter, "restoring job %s from the newest checkpoint in %s\n", j.cfg.Job, j.saves.restore)
+	fmt.Fprintf(j.c.App.ErrWriter, "restoring job %s from its newest checkpoint, %s\n", j.cfg.Job, j.saves.restore)
 	ctx, cancel := context.WithTimeout(ctx, longestRestore)
 	defer cancel()
 	return worker.Connect(ctx, j.cfg)
