@@ -137,6 +137,9 @@ func restoreCommand() *cli.Command {
 			if c.String("from") == "" {
 				return program.Usage("--from is needed: DIR or DIR@ID")
 			}
+			if n := c.Int("world"); c.IsSet("world") && n < 1 {
+				return program.Usage("--world %d: want 1 or more workers", n)
+			}
 			return withCheckpoint(c.Context, c.String("from"), func(ck *checkpoint.Checkpoint) error {
 				return withCluster(c, func(ctx context.Context, to *reach.Cluster) error { return bring(ctx, c, ck, to) })
 			})

@@ -169,6 +169,8 @@ func TestCheckpointCommandsRefuse(t *testing.T) {
 		{2, "--job is needed", []string{"create"}},
 		{2, "--from is needed", []string{"restore"}},
 		{1, missing, []string{"restore", "--from", missing}},
+		{2, "--world -1", []string{"restore", "--from", missing, "--world", "-1"}},
+		{2, "--world 0", []string{"restore", "--from", missing, "--world", "0"}},
 		{2, "want DIR", []string{"export", missing}},
 		{1, missing, []string{"export", missing + "@7", filepath.Join(missing, "out")}},
 		{1, missing, []string{"import", missing}},

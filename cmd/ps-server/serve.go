@@ -10,6 +10,7 @@ import (
 
 	"hcclps/cmd/internal/program"
 	"hcclps/ps"
+	"hcclps/ps/restore"
 )
 
 func serveCommand() *cli.Command {
@@ -101,6 +102,9 @@ func serveConfig(c *cli.Context) (ps.Config, error) {
 		return cfg, err
 	}
 	saves, err := checkpointConfig(c)
+	if err == nil {
+		err = checkRestore(c)
+	}
 	if err != nil {
 		return cfg, err
 	}
@@ -124,7 +128,27 @@ func serveConfig(c *cli.Context) (ps.Config, error) {
 	}, nil
 }
 
+// checkRestore refuses what cannot be restored. A later start finds in its data directory what the flags do not say.
+func checkRestore(c *cli.Context) error {
+	n := c.Int("restore-world")
+	switch {
+	case c.IsSet("restore-world") && n < 1:
+		return program.Usage("--restore-world %d: want 1 or more workers", n)
+	case c.IsSet("restore-world") && !c.IsSet("restore"):
+		return program.Usage("--restore-world needs --restore: the checkpoint to begin with")
+	case !c.IsSet("restore"):
+		return nil
+	}
+	if _, err := restore.ParseSource(c.String("restore")); err != nil {
+		return program.Usage("--restore: %w", err)
+	}
+	return nil
+}
+
 func checkpointConfig(c *cli.Context) (cfg ps.CheckpointConfig, err error) {
+	if n := c.Int("checkpoint-keep"); c.IsSet("checkpoint-keep") && n < 1 {
+		return cfg, program.Usage("--checkpoint-keep %d: want 1 or more", n)
+	}
 	steps, every, err := program.Interval("checkpoint-every", c.String("checkpoint-every"))
 	if err != nil {
 		return cfg, err
