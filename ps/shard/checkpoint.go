@@ -29,8 +29,14 @@ type saving struct {
 
 	mu      sync.Mutex
 	leading bool
-	part    *part                        // the newest one
-	bases   map[uint64]map[uint32]uint32 // by committed checkpoint: up to which epoch of each table it reaches
+	part    *part           // the newest one
+	bases   map[uint64]base // by committed checkpoint, those that the next one of a job may stand on
+}
+
+// base is what a committed checkpoint reaches.
+type base struct {
+	job    string
+	epochs map[uint32]uint32 // of its tables, by slot
 }
 
 // part is one capture on its way into the folder.
@@ -52,15 +58,18 @@ type part struct {
 
 var errDropped = errors.New("the checkpoint is abandoned")
 
+// dropFor is how long a part that was given up may take to its next page before nobody waits for it any more.
+const dropFor = 5 * time.Second
+
 func newSaving() *saving {
-	return &saving{work: make(chan *part, 1), bases: map[uint64]map[uint32]uint32{}}
+	return &saving{work: make(chan *part, 1), bases: map[uint64]base{}}
 }
 
 // holds is the checkpoint whose pages are being read, 0: none.
 func (s *saving) holds() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.part; p != nil && !p.over() {
+	if p := s.part; p != nil && !p.over() && !p.isGivenUp() {
 		return p.cut.ID
 	}
 	return 0
@@ -123,7 +132,7 @@ func (g *Group) take(j *job) error {
 	if !s.leading || old != nil && old.cut.ID >= j.Cut.ID {
 		return nil
 	}
-	p := &part{cut: *j.Cut, since: s.bases[j.Cut.Base], ended: make(chan struct{})}
+	p := &part{cut: *j.Cut, since: s.since(j), ended: make(chan struct{})}
 	p.state = wire.CheckpointPart{Group: g.cfg.Group, State: wire.PartWriting}
 	s.part = p
 	fail := func(err error) error {
@@ -150,6 +159,14 @@ func (g *Group) take(j *job) error {
 	p.head, p.total = g.state.headOf(j), j.bytes()
 	p.state.Total = p.total
 	s.work <- p // there is room: the one before is over
+	return nil
+}
+
+// since is what the checkpoint that a job's next one stands on reaches; nil: that is not known here.
+func (s *saving) since(j *job) map[uint32]uint32 {
+	if b := s.bases[j.Cut.Base]; b.job == j.Name {
+		return b.epochs
+	}
 	return nil
 }
 
@@ -223,7 +240,8 @@ func (g *Group) write(ctx context.Context, p *part) {
 	defer close(p.ended)
 	defer p.pages.Release()
 	began := time.Now()
-	inner, err := p.begin(ctx)
+	inner, cancel, err := p.begin(ctx)
+	defer cancel(nil)
 	if err == nil {
 		err = g.writePart(inner, p)
 	}
@@ -240,7 +258,7 @@ func (g *Group) write(ctx context.Context, p *part) {
 }
 
 // begin begins the writing, unless the part was given up before.
-func (p *part) begin(ctx context.Context) (context.Context, error) {
+func (p *part) begin(ctx context.Context) (context.Context, context.CancelCauseFunc, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -248,16 +266,25 @@ func (p *part) begin(ctx context.Context) (context.Context, error) {
 	if p.given != nil {
 		cancel(p.given)
 	}
-	return ctx, p.given
+	return ctx, cancel, p.given
 }
 
-// giveUp ends the writing at the next page.
+// giveUp ends the writing at the next page. The tables are free at once: snapshots go on also if the folder hangs.
 func (p *part) giveUp(why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.given = cmp.Or(p.given, why); p.cancel != nil {
 		p.cancel(why)
 	}
+	if p.pages != nil {
+		p.pages.Release()
+	}
+}
+
+func (p *part) isGivenUp() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.given != nil
 }
 
 func (p *part) fail(err error) {
@@ -328,6 +355,9 @@ func (p *part) finish(made checkpoint.Part) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.given != nil {
+		return p.given
+	}
 	p.state.State, p.state.Result = wire.PartDone, b
 	return nil
 }
@@ -370,10 +400,16 @@ func (g *Group) checkpoint(ctx context.Context, m *wire.Checkpoint) (wire.Answer
 func (g *Group) close(ctx context.Context, p *part, do wire.CheckpointDo) wire.Answer {
 	if do == wire.CheckpointDrop {
 		p.giveUp(errDropped)
+		wait, cancel := context.WithTimeout(ctx, dropFor)
+		defer cancel()
+		ctx = wait
 	}
 	select {
-	case <-p.ended: // at the next page, at the latest
+	case <-p.ended:
 	case <-ctx.Done():
+		if do == wire.CheckpointDrop {
+			return wire.Answer{} // the folder hangs; write takes it back once that has an end
+		}
 		return wire.Answer{Status: wire.Busy, Detail: "the part is still being written"}
 	}
 	if do == wire.CheckpointKeep {
@@ -411,12 +447,12 @@ func (s *saving) find(id uint64) *part {
 	return nil
 }
 
-// keep remembers what a committed checkpoint reaches, and what the one before did.
+// keep remembers what a committed checkpoint reaches, and what the one before it did of that job.
 func (s *saving) keep(p *part) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id := range s.bases {
-		if id != p.cut.Base {
+	for id, b := range s.bases {
+		if b.job == p.head.Job.Name && id != p.cut.Base {
 			delete(s.bases, id)
 		}
 	}
@@ -424,7 +460,7 @@ func (s *saving) keep(p *part) {
 	for _, t := range p.pages.tables {
 		epochs[t.slot] = t.pages.Epoch()
 	}
-	s.bases[p.cut.ID] = epochs
+	s.bases[p.cut.ID] = base{job: p.head.Job.Name, epochs: epochs}
 }
 
 func (g *Group) reported(job string, state wire.CheckpointPart) (wire.Answer, []byte) {
