@@ -12,7 +12,7 @@ import (
 )
 
 // reserveTimeout bounds the wait of an entry for the budget of copies; after it
-// the entry is applied all the same, and the copies overstep the budget.
+// the entry is applied all the same.
 const reserveTimeout = 10 * time.Second
 
 // machine is the group's raft.FSM. Raft calls its methods from one goroutine,
@@ -65,11 +65,30 @@ func (g *Group) apply(ctx context.Context, p *prepared, index, term uint64) any 
 }
 
 // reserve waits, before the lock is taken, until the copies that a snapshot
-// under way makes this entry cause fit their budget.
+// under way makes this entry cause fit their budget. When it has waited in vain
+// the snapshot is given up, so that what comes behind the entry does not wait
+// for the same again: the next one is taken later, if need be when the log is
+// full and nothing more comes.
 func (g *Group) reserve(ctx context.Context, p *prepared) {
+	ctx, cancel := context.WithTimeout(ctx, reserveTimeout)
+	defer cancel()
+	if err := g.reserveEntry(ctx, p); err != nil {
+		g.cfg.Logger.Warn("snapshot given up: it holds more copies than its budget, and is slow", "group", g.cfg.Group, "err", err)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.shot != nil {
+			g.shot.Release()
+			g.shot = nil
+		}
+	}
+}
+
+func (g *Group) reserveEntry(ctx context.Context, p *prepared) error {
 	if m, ok := p.entry.Message.(*wire.Put); ok {
 		if j := g.state.jobs[m.Job]; j != nil {
-			g.reserveTable(ctx, j.table(m.Table), len(p.rows))
+			if err := j.table(m.Table).reserve(ctx, len(p.rows)); err != nil {
+				return err
+			}
 		}
 	}
 	for i := range p.items {
@@ -78,22 +97,25 @@ func (g *Group) reserve(ctx context.Context, p *prepared) {
 			continue
 		}
 		for _, s := range p.items[i].Sections {
-			g.reserveTable(ctx, j.table(s.Table), len(s.Keys))
+			if err := j.table(s.Table).reserve(ctx, len(s.Keys)); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
-func (g *Group) reserveTable(ctx context.Context, t *tab, rows int) {
+// reserve waits for room for the copies of so many rows. t may be nil.
+func (t *tab) reserve(ctx context.Context, rows int) error {
 	if t == nil || !t.Rows.Captured() {
-		return
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, reserveTimeout)
-	defer cancel()
 	for _, st := range t.stores() {
 		if err := st.rows.Reserve(ctx, rows); err != nil {
-			g.cfg.Logger.Warn("snapshot holds more copies than its budget", "group", g.cfg.Group, "table", t.Spec.Name, "err", err)
+			return fmt.Errorf("table %q: %w", t.Spec.Name, err)
 		}
 	}
+	return nil
 }
 
 // wake makes everyone who waits for state look at it again.

@@ -1,0 +1,66 @@
+package shard
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hcclps/ps/table"
+	"hcclps/ps/wire"
+)
+
+// TestSlowSnapshotsAreGivenUp: behind a snapshot that does not move and has used up the budget of copies one entry waits, and no more do.
+func TestSlowSnapshotsAreGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const id, dim, steps = 2, 32, 6
+		c := newCluster(t, ids...)
+		c.change = func(_ string, cfg *Config) { cfg.CopyBudget = table.NewBudget(64 << 10) }
+		c.startAll()
+		c.open(wire.JobParams{World: 1, Sync: wire.BSP, Parts: 1})
+		c.table(2, testTable(id, dim))
+		keys := make([]uint64, 2000)
+		for i := range keys {
+			keys[i] = uint64(i) * 3
+		}
+		step := uint64(0)
+		push := func() {
+			body := wire.AppendSection(nil, wire.Section{Table: id, Dim: dim, Keys: keys, Values: slices.Repeat([]float32{1, 2}, dim/2*len(keys))})
+			c.ok(&wire.Push{Target: target(0), Step: step, Parts: 1, Rows: 1}, body)
+			step++
+		}
+		push()
+		c.same()
+		shots := map[string]*capture{}
+		for id, n := range c.nodes {
+			shot, err := machine{n.group}.Snapshot()
+			c.must(err)
+			shots[id] = shot.(*capture)
+		}
+		began := time.Now()
+		for range steps {
+			push()
+		}
+		if took := time.Since(began); took < reserveTimeout || took >= 2*reserveTimeout {
+			t.Errorf("%d pushes behind snapshots that do not move took %v, want one wait of %v", steps, took, reserveTimeout)
+		}
+		c.same()
+		for id, shot := range shots {
+			for _, pages := range shot.tables {
+				err := pages.pages.Pages(true, 0, func(table.PageID, []byte) error { return nil }, shot.lock)
+				if !errors.Is(err, table.ErrClosed) {
+					t.Errorf("the snapshot of replica %s goes on: %v", id, err)
+				}
+			}
+			shot.Release()
+		}
+		for id, n := range c.nodes {
+			c.must(n.group.Snapshot(t.Context()))
+			if n.group.cfg.CopyBudget.Stats().Used != 0 {
+				t.Errorf("replica %s still holds copies", id)
+			}
+		}
+		c.stopAll()
+	})
+}
