@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -536,6 +537,49 @@ func TestRestoreWithOtherWorkers(t *testing.T) {
 				}
 			}
 			c.close()
+		}
+	})
+}
+
+// What workers said they bring is part of a bsp checkpoint; that of a hybrid job has the dense tensors, also of a worker that has finished.
+func TestCheckpointWithoutAnUploadIsAbandoned(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := savingCluster(t, 1, nil)
+		defer c.close()
+		c.startAll()
+		s := c.open("a", 0, bsp1)
+		open := wire.OpenRequest{Job: "j", Worker: "a", Params: bsp1, Owner: "test", State: true, Mode: wire.ModeHybrid}
+		s.inc = control[wire.OpenReply](c, wire.KindOpen, open).Incarnation
+		for g := range s.keys() {
+			c.message(g, &wire.Fence{Target: s.target(g), Params: bsp1, Owner: "test"})
+		}
+		p := c.save()
+		for range 4 {
+			s.push()
+		}
+		began := time.Now()
+		c.abandoned(p.Checkpoint, "these workers were to bring: a;")
+		if took := time.Since(began); took < 30*time.Second {
+			t.Errorf("abandoned after %v", took)
+		}
+		p = c.save()
+		for range 4 {
+			s.push()
+		}
+		head, err := wire.Control(wire.KindUpload, wire.UploadRequest{SessionRef: wire.SessionRef{Job: "j", Worker: "a", Incarnation: s.inc}, Checkpoint: p.Checkpoint})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(20 * time.Second)
+		if a, _ := c.call(layout.MetaGroup, head, []byte("dense")); a.Status != wire.OK {
+			t.Fatalf("upload: %+v", a)
+		}
+		c.committed(p.Checkpoint)
+		m, _ := kept(t, c.folder(), p.Checkpoint)
+		var job wire.JobState
+		if err := json.Unmarshal(m.Params, &job); err != nil || job.Mode != wire.ModeHybrid {
+			t.Errorf("job %+v, %v", job, err)
 		}
 	})
 }

@@ -86,6 +86,9 @@ func (c *Client) upload(ctx context.Context, id uint64) error {
 			<-before // it is bounded like this one
 		}
 		head, err := wire.Control(wire.KindUpload, wire.UploadRequest{SessionRef: c.servers.ref(), Checkpoint: id})
+		if err == nil && len(b) > wire.MaxUpload {
+			err = fmt.Errorf("it has %d bytes (residuals of compressed gradients, dense tensors of hybrid), a checkpoint takes %d of each worker", len(b), wire.MaxUpload)
+		}
 		if err == nil {
 			_, _, err = c.servers.do(ctx, request{op: "upload state", group: layout.MetaGroup, head: head, body: [][]byte{b}, prio: link.Background})
 		}

@@ -81,7 +81,7 @@ func (s *servers) open(ctx context.Context) (resumed, error) {
 	var opened wire.OpenReply
 	start := time.Now()
 	err := s.control(ctx, "open session", wire.KindOpen, wire.OpenRequest{
-		Job: s.cfg.Job, Worker: s.cfg.Worker, Rank: uint32(s.cfg.Rank), Params: s.cfg.jobParams(), Owner: owner(), State: true,
+		Job: s.cfg.Job, Worker: s.cfg.Worker, Rank: uint32(s.cfg.Rank), Params: s.cfg.jobParams(), Owner: owner(), State: true, Mode: s.cfg.Mode.String(),
 	}, &opened)
 	if err != nil {
 		return resumed{}, err

@@ -25,7 +25,7 @@ func (s *state) open(r wire.OpenRequest) result {
 		w = &j.Workers[i]
 	}
 	w.Incarnation++
-	w.Uploads = r.State
+	w.Uploads, j.Mode = r.State, r.Mode
 	w.Owner = fmt.Sprintf("%s, opening %d", r.Owner, w.Incarnation)
 	if w.State == sessionFinished || w.State == sessionRestored {
 		w.State = sessionOpen
@@ -44,6 +44,9 @@ func (s *state) checkOpen(r wire.OpenRequest) wire.Answer {
 	}
 	if len(r.Owner) > wire.MaxName {
 		return refuse(wire.Refused, "open worker %q: its owner is described in %d bytes, at most %d", r.Worker, len(r.Owner), wire.MaxName)
+	}
+	if len(r.Mode) > wire.MaxName {
+		return refuse(wire.Refused, "open worker %q: its mode is told in %d bytes, at most %d", r.Worker, len(r.Mode), wire.MaxName)
 	}
 	if err := checkParams(r.Params); err != nil {
 		return refuse(wire.Refused, "open job %q: %v", r.Job, err)

@@ -38,7 +38,7 @@ type Keep struct {
 const (
 	maxDeltas  = 8                // deltas that stand on a full checkpoint
 	stalledFor = 10 * time.Minute // no step in so long: its cut will not come
-	uploadFor  = 30 * time.Second // for what workers bring, after all parts are written
+	uploadFor  = 30 * time.Second // between two uploads of workers, after all parts are written
 )
 
 // saver is a checkpoint under way as its leader knows it; soft state.
@@ -50,8 +50,9 @@ type saver struct {
 	mu     sync.Mutex
 	parts  map[uint32]wire.CheckpointPart
 	clock  uint64
-	moved  time.Time       // when clock last grew
+	moved  time.Time       // when clock last grew; once the parts are written, when an upload last came
 	brings map[string]bool // workers whose upload is in
+	taking bool            // an upload is being received
 
 	writing sync.Mutex // guards the rest
 	writer  *checkpoint.Writer
@@ -149,7 +150,7 @@ func (l *leader) write(ctx context.Context, s *saver) (err error) {
 	if err := l.poll(ctx, s, func(p wire.CheckpointPart) bool { return p.State != wire.PartWaiting }); err != nil {
 		return err
 	}
-	own, params, err := l.jobNow(s.job)
+	own, job, err := l.jobNow(s.job)
 	if err != nil {
 		return err
 	}
@@ -159,12 +160,14 @@ func (l *leader) write(ctx context.Context, s *saver) (err error) {
 	if err := l.poll(ctx, s, func(p wire.CheckpointPart) bool { return p.State == wire.PartDone }); err != nil {
 		return err
 	}
-	l.awaitUploads(ctx, s)
+	if err := l.awaitUploads(ctx, s); err != nil {
+		return err
+	}
 	part, err := s.seal(ctx, own)
 	if err != nil {
 		return err
 	}
-	m, err := l.manifest(s, lay, part, params)
+	m, err := l.manifest(s, lay, part, job)
 	if err != nil {
 		return err
 	}
@@ -187,15 +190,15 @@ func (l *leader) layout() (lay layout.Layout) {
 }
 
 // jobNow is what this group knows of a job, for the checkpoint.
-func (l *leader) jobNow(name string) (blob []byte, params wire.JobParams, err error) {
+func (l *leader) jobNow(name string) (blob []byte, of wire.JobState, err error) {
 	err = fmt.Errorf("job %q is not open here", name)
 	l.g.read(func(s *state) {
 		if j := s.Jobs[name]; j != nil {
-			params = j.Params
+			of = wire.JobState{Params: j.Params, Mode: cmp.Or(j.Mode, wire.ModePS)}
 			blob, err = encodeJob(j)
 		}
 	})
-	return blob, params, err
+	return blob, of, err
 }
 
 // seal finishes the part of this group.
@@ -217,7 +220,7 @@ const JobBlob = "meta"
 func WorkerBlob(rank uint32) string { return fmt.Sprintf("worker/%d", rank) }
 
 // manifest puts together what the shards have said. They must agree.
-func (l *leader) manifest(s *saver, lay layout.Layout, own checkpoint.Part, params wire.JobParams) (*checkpoint.Manifest, error) {
+func (l *leader) manifest(s *saver, lay layout.Layout, own checkpoint.Part, job wire.JobState) (*checkpoint.Manifest, error) {
 	m := &checkpoint.Manifest{
 		ID: s.id, Cluster: lay.Cluster, Job: s.job, HashSeed: lay.HashSeed, Shards: len(lay.Shards), Layout: &lay,
 		Parts: []checkpoint.Part{own}, Created: time.Now().UTC(),
@@ -227,7 +230,6 @@ func (l *leader) manifest(s *saver, lay layout.Layout, own checkpoint.Part, para
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	job := wire.JobState{Params: params, Mode: "ps"}
 	for i := range lay.Shards {
 		group := layout.GroupOf(i)
 		var r shard.PartResult
@@ -238,7 +240,7 @@ func (l *leader) manifest(s *saver, lay layout.Layout, own checkpoint.Part, para
 			m.Step, m.Tables, m.Workers = r.Step, r.Tables, r.Workers
 			job.Rates, job.Applied, job.Loaded = r.Rates, r.Applied, r.Loaded
 		}
-		if params.Sync == wire.BSP && r.Step != m.Step {
+		if job.Params.Sync == wire.BSP && r.Step != m.Step {
 			return nil, fmt.Errorf("group %d was captured at step %d, group %d at %d", group, r.Step, layout.GroupOf(0), m.Step)
 		}
 		m.Step = max(m.Step, r.Step)

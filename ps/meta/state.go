@@ -31,9 +31,10 @@ type state struct {
 
 // job is one training job.
 type job struct {
-	Params   wire.JobParams `json:"params"`  // of the first opener
-	Workers  []worker       `json:"workers"` // ascending rank
-	Tables   []wire.Table   `json:"tables"`  // ids 1, 2, ... in this order
+	Params   wire.JobParams `json:"params"`         // of the first opener
+	Workers  []worker       `json:"workers"`        // ascending rank
+	Tables   []wire.Table   `json:"tables"`         // ids 1, 2, ... in this order
+	Mode     string         `json:"mode,omitempty"` // of wire.JobState, as the last opener said; empty is ps
 	LastPlan uint64         `json:"last_plan"`
 	Plan     *flight        `json:"plan,omitempty"` // the one in flight
 	Claims   claims         `json:"claims"`

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"hcclps/checkpoint"
@@ -45,7 +46,13 @@ func (l *leader) upload(ctx context.Context, r wire.UploadRequest, body Request)
 func (s *saver) take(ctx context.Context, worker string, rank uint32, r Request) (result, error) {
 	s.mu.Lock()
 	again := s.brings[worker]
+	s.taking, s.moved = true, time.Now()
 	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.taking, s.moved = false, time.Now()
+	}()
 	switch {
 	case again:
 		return result{}, nil
@@ -56,6 +63,9 @@ func (s *saver) take(ctx context.Context, worker string, rank uint32, r Request)
 	if err != nil {
 		return result{Answer: wire.Answer{Status: wire.Busy, Detail: fmt.Sprintf("receive upload: %v", err)}}, nil
 	}
+	if len(b) > wire.MaxUpload {
+		return result{Answer: refuse(wire.Refused, "an upload of %d bytes: a checkpoint takes %d of each worker", len(b), wire.MaxUpload)}, nil
+	}
 	if err := s.writer.WriteBlob(ctx, WorkerBlob(rank), bytes.NewReader(b)); err != nil {
 		return result{}, err
 	}
@@ -65,26 +75,28 @@ func (s *saver) take(ctx context.Context, worker string, rank uint32, r Request)
 	return result{}, nil
 }
 
-// awaitUploads waits for those workers that said they would bring something. Under ssp and asp a worker may have
-// gone on before it could know of the cut: what comes in time is taken.
-func (l *leader) awaitUploads(ctx context.Context, s *saver) {
-	until := time.Now().Add(uploadFor)
+// awaitUploads waits for those workers that said they would bring something; a checkpoint without it is none. Under ssp and asp a worker may
+// have gone on before it could know of the cut: what comes in time is taken.
+func (l *leader) awaitUploads(ctx context.Context, s *saver) error {
+	s.mu.Lock()
+	s.moved = time.Now()
+	s.mu.Unlock()
 	for {
-		missing := l.uploading(s)
-		if len(missing) == 0 {
-			return
-		}
-		if time.Now().After(until) {
-			l.log.Warn("checkpoint without what these workers were to bring", "checkpoint", s.id, "workers", missing)
-			return
+		missing, idle := l.uploading(s)
+		switch {
+		case len(missing) == 0:
+			return nil
+		case idle > uploadFor:
+			return fmt.Errorf("nothing came in %v of what these workers were to bring: %s; their logs say why", uploadFor, strings.Join(missing, ", "))
 		}
 		if !sleep(ctx, pauseMin) {
-			return
+			return errDeposed
 		}
 	}
 }
 
-func (l *leader) uploading(s *saver) (missing []string) {
+// uploading is the workers whose upload has yet to come, and for how long none came.
+func (l *leader) uploading(s *saver) (missing []string, idle time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.g.read(func(st *state) {
@@ -93,12 +105,16 @@ func (l *leader) uploading(s *saver) (missing []string) {
 			return
 		}
 		for _, w := range j.Workers {
-			if w.Uploads && w.State == sessionOpen && !s.brings[w.Name] {
+			dense := j.Mode == wire.ModeHybrid && w.Rank == 0 // nobody else has it, so it is needed of who has gone, too
+			if w.Uploads && (w.State == sessionOpen || dense) && !s.brings[w.Name] {
 				missing = append(missing, w.Name)
 			}
 		}
 	})
-	return missing
+	if !s.taking {
+		idle = time.Since(s.moved)
+	}
+	return missing, idle
 }
 
 // raw is a reply that is bytes already.

@@ -161,8 +161,9 @@ type UploadRequest struct {
 	Checkpoint uint64 `json:"checkpoint"`
 }
 
-// MaxUpload bounds an upload, in bytes.
-const MaxUpload = 1 << 30
+// MaxUpload bounds an upload, in bytes: so that a request has it as its body, and the answer to a ResumeRequest too, with what AppendBlob puts
+// before it. A link takes bodies of up to 256 MiB.
+const MaxUpload = 256<<20 - 1<<10
 
 // Restored says what a job was restored from.
 type Restored struct {

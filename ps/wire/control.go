@@ -16,6 +16,8 @@ type OpenRequest struct {
 	Owner  string    `json:"owner"` // host, pid
 	// State says that this worker uploads its state at each cut: see UploadRequest.
 	State bool `json:"state,omitempty"`
+	// Mode is that of training, for JobState; empty is ps.
+	Mode string `json:"mode,omitempty"`
 }
 
 // OpenReply is what a worker needs to go to the shards.

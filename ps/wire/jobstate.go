@@ -10,6 +10,12 @@ type JobState struct {
 	Loaded  uint64     `json:"loaded,omitempty"` // the load that the parameters come from; 0: none
 }
 
+// The modes that the servers see.
+const (
+	ModePS     = "ps"
+	ModeHybrid = "hybrid" // dense tensors are on the workers: that of rank 0 brings them to each checkpoint
+)
+
 // RateFrom is what learning rates are multiplied by from a step on.
 type RateFrom struct {
 	From uint64  `json:"from"`
