@@ -151,6 +151,7 @@ func optimizer(c *cli.Context, o worker.Optimizer) (worker.Optimizer, error) {
 	return o, nil
 }
 
+// worker is the configuration of the client.
 func (j *job) worker(log *slog.Logger) error {
 	c := j.c
 	j.cfg = worker.Config{
@@ -158,14 +159,8 @@ func (j *job) worker(log *slog.Logger) error {
 		Rank: c.Int("rank"), World: c.Int("world"), Parts: c.Int("parts"), Sum: c.String("reduce") == "sum", Seed: c.Uint64("seed"),
 		Deadline: c.Duration("op-timeout"), Logger: log,
 	}
-	var err error
-	if j.cfg.Compress, err = worker.ParseCompression(c.String("compress")); err != nil {
-		return program.Usage("--compress: %w", err)
-	}
-	if j.cfg.PullAs = c.String("compress-pull"); j.cfg.PullAs != "" {
-		if err := program.OneOf("--compress-pull", j.cfg.PullAs, "off", "fp16", "bf16"); err != nil {
-			return err
-		}
+	if err := j.codecs(); err != nil {
+		return err
 	}
 	if err := j.mode(); err != nil {
 		return err
@@ -179,6 +174,35 @@ func (j *job) worker(log *slog.Logger) error {
 	if err := j.checkNumbers(); err != nil {
 		return err
 	}
+	if err := j.sync(); err != nil {
+		return err
+	}
+	if err := j.name(); err != nil {
+		return err
+	}
+	if len(j.cfg.Servers) == 0 {
+		j.cfg.Servers = []string{"embedded"} // replaced when they run
+	}
+	if err := j.cfg.Validate(); err != nil {
+		return &program.UsageError{Err: err}
+	}
+	return j.connections(log)
+}
+
+// codecs reads how gradients and weights travel.
+func (j *job) codecs() (err error) {
+	if j.cfg.Compress, err = worker.ParseCompression(j.c.String("compress")); err != nil {
+		return program.Usage("--compress: %w", err)
+	}
+	if j.cfg.PullAs = j.c.String("compress-pull"); j.cfg.PullAs != "" {
+		return program.OneOf("--compress-pull", j.cfg.PullAs, "off", "fp16", "bf16")
+	}
+	return nil
+}
+
+// sync reads how workers wait for each other.
+func (j *job) sync() error {
+	c := j.c
 	mode, n, bounded := strings.Cut(c.String("sync"), ":")
 	if err := program.OneOf("--sync", mode, "bsp", "ssp", "asp"); err != nil {
 		return err
@@ -199,24 +223,29 @@ func (j *job) worker(log *slog.Logger) error {
 	if j.cfg.Mode != worker.PS && mode != "bsp" {
 		return program.Usage("--sync %s: with --mode %v workers are in step", c.String("sync"), j.cfg.Mode)
 	}
-	if j.cfg.Job == "" {
-		switch {
-		case j.cfg.Mode == worker.AllReduce && j.cfg.World > 1:
-			j.cfg.Job = "job" // where they meet tells them apart from others
-		case j.cfg.World > 1:
-			return program.Usage("--job is needed when --world is over 1: it is the name the workers share")
-		case c.Bool("resume") || c.String("dir") != "" || c.String("checkpoint-dir") != "":
-			j.cfg.Job = "job" // what --resume finds again
-		default:
-			j.cfg.Job = "job-" + strings.ToLower(rand.Text()[:6])
-		}
+	return nil
+}
+
+// name gives a job without a name one.
+func (j *job) name() error {
+	c := j.c
+	switch {
+	case j.cfg.Job != "":
+	case j.cfg.Mode == worker.AllReduce && j.cfg.World > 1:
+		j.cfg.Job = "job" // where they meet tells them apart from others
+	case j.cfg.World > 1:
+		return program.Usage("--job is needed when --world is over 1: it is the name the workers share")
+	case c.Bool("resume") || c.String("dir") != "" || c.String("checkpoint-dir") != "":
+		j.cfg.Job = "job" // what --resume finds again
+	default:
+		j.cfg.Job = "job-" + strings.ToLower(rand.Text()[:6])
 	}
-	if len(j.cfg.Servers) == 0 {
-		j.cfg.Servers = []string{"embedded"} // replaced when they run
-	}
-	if err := j.cfg.Validate(); err != nil {
-		return &program.UsageError{Err: err}
-	}
+	return nil
+}
+
+// connections reads what carries bytes, and who records that.
+func (j *job) connections(log *slog.Logger) (err error) {
+	c := j.c
 	if j.cfg.Bulk, err = program.Bulk(c); err != nil {
 		return err
 	}

@@ -99,15 +99,7 @@ func newLauncher(c *cli.Context) (*launcher, error) {
 	if len(l.command) == 0 {
 		return nil, program.Usage("a program is needed after --: the worker, such as ps-worker train --data FILE")
 	}
-	if c.Int("workers") < 1 || c.Int("servers") < 0 {
-		return nil, program.Usage("--workers %d, --servers %d: want 1 or more workers, and 0 or more servers", c.Int("workers"), c.Int("servers"))
-	}
-	if n := c.Int("servers"); n > 0 {
-		if err := layoutFits(n, l.replicas(), c.Int("shards")); err != nil {
-			return nil, err
-		}
-	}
-	if err := errors.Join(l.withoutServers(), l.checkCheckpoints()); err != nil {
+	if err := l.check(); err != nil {
 		return nil, err
 	}
 	most, err := l.restarts()
@@ -118,44 +110,10 @@ func newLauncher(c *cli.Context) (*launcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(program.CheckNetwork(c), program.OneOf("--transport", c.String("transport"), backend.Transports()...)); err != nil {
+	if err := l.parse(); err != nil {
 		return nil, err
 	}
-	if l.devices, err = parseDevices(c); err != nil {
-		return nil, err
-	}
-	if l.plan, err = parseKills(c); err != nil {
-		return nil, err
-	}
-	if c.Int("servers") > 0 {
-		if l.serverBin, err = findServer(c.String("ps-server")); err != nil {
-			return nil, err
-		}
-	}
-	if l.command[0], err = findProgram(l.command[0]); err != nil {
-		return nil, err
-	}
-	l.cluster = "launch-" + ps.DrawName(8) // doctor knows by the length that nobody comes back for it
-	if l.job == "" {
-		l.job = "job-" + ps.DrawName(6)
-	}
-	if l.dir == "" {
-		l.temporary = true
-		if l.dir, err = os.MkdirTemp("", "hcclps-launch-"); err != nil {
-			return nil, err
-		}
-	} else {
-		if l.dir, err = filepath.Abs(l.dir); err != nil {
-			return nil, err
-		}
-		if l.cluster, err = clusterOf(l.dir); err != nil { // found again by the next launch on this folder
-			return nil, err
-		}
-		if !c.IsSet("job") && l.restore == "" {
-			l.job = "job"
-		}
-	}
-	if err := os.MkdirAll(filepath.Join(l.dir, "reports"), 0o700); err != nil {
+	if err := l.place(); err != nil {
 		return nil, err
 	}
 	if l.addrs, err = addresses(c, l.dir); err != nil {
@@ -165,6 +123,66 @@ func newLauncher(c *cli.Context) (*launcher, error) {
 	l.procs.most = most
 	l.procs.env = shareVariable(cpuShare(os.Environ(), runtime.GOMAXPROCS(0), len(l.addrs)+c.Int("workers")))
 	return l, l.findToken()
+}
+
+// check refuses numbers of processes that cannot be.
+func (l *launcher) check() error {
+	c := l.c
+	if c.Int("workers") < 1 || c.Int("servers") < 0 {
+		return program.Usage("--workers %d, --servers %d: want 1 or more workers, and 0 or more servers", c.Int("workers"), c.Int("servers"))
+	}
+	if n := c.Int("servers"); n > 0 {
+		if err := layoutFits(n, l.replicas(), c.Int("shards")); err != nil {
+			return err
+		}
+	}
+	return errors.Join(l.withoutServers(), l.checkCheckpoints())
+}
+
+// parse reads how processes speak, what hurts them, and finds their programs.
+func (l *launcher) parse() (err error) {
+	c := l.c
+	if err := errors.Join(program.CheckNetwork(c), program.OneOf("--transport", c.String("transport"), backend.Transports()...)); err != nil {
+		return err
+	}
+	if l.devices, err = parseDevices(c); err != nil {
+		return err
+	}
+	if l.plan, err = parseKills(c); err != nil {
+		return err
+	}
+	if c.Int("servers") > 0 {
+		if l.serverBin, err = findServer(c.String("ps-server")); err != nil {
+			return err
+		}
+	}
+	l.command[0], err = findProgram(l.command[0])
+	return err
+}
+
+// place makes the folder of the job, and names the job and its cluster.
+func (l *launcher) place() (err error) {
+	l.cluster = "launch-" + ps.DrawName(8) // doctor knows by the length that nobody comes back for it
+	if l.job == "" {
+		l.job = "job-" + ps.DrawName(6)
+	}
+	if l.dir == "" {
+		l.temporary = true
+		if l.dir, err = os.MkdirTemp("", "hcclps-launch-"); err != nil {
+			return err
+		}
+	} else {
+		if l.dir, err = filepath.Abs(l.dir); err != nil {
+			return err
+		}
+		if l.cluster, err = clusterOf(l.dir); err != nil { // found again by the next launch on this folder
+			return err
+		}
+		if !l.c.IsSet("job") && l.restore == "" {
+			l.job = "job"
+		}
+	}
+	return os.MkdirAll(filepath.Join(l.dir, "reports"), 0o700)
 }
 
 // addresses is where the servers listen.
