@@ -14,4 +14,7 @@
 // a gap in its old segment. Run moves what is left of segments that are mostly gaps, and then frees the files of the value log that are mostly garbage.
 //
 // Every unit has a CRC-32C of ours: Badger returns damaged bytes without an error.
+//
+// Nothing is written where the disk has less room than two files of the value log, and nothing more after Badger has told of an error: the rows stay in
+// memory then, Table.Trouble says why, and what is there is read on. Units of a closed table leave the disk as Run comes to it.
 package cold

@@ -2,6 +2,7 @@ package cold
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,6 +27,8 @@ type Config struct {
 	Dir    string        // its own: everything in it is removed
 	Memory *table.Memory // of the tables, of which the database uses a part; needed
 	Logger *slog.Logger  // nil = discard
+	// Free is the bytes of disk that a folder can still take. nil: the file system's word.
+	Free func(dir string) (int64, error)
 }
 
 // Store keeps units of any number of tables. Its methods may be called concurrently.
@@ -37,17 +40,19 @@ type Store struct {
 	sweep   chan struct{} // asks for one
 	garbage atomic.Bool   // there may be some
 
-	listMu sync.Mutex        // guards list
+	listMu sync.Mutex        // guards list and gone
 	list   map[uint32]*units // those that are open
+	gone   []uint32          // numbers of those that are closed, and not removed yet
 
 	scatterMu sync.Mutex // guards nextLog
 	nextLog   int        // the first file of the value log that scatter has not seen
 
-	mu     sync.RWMutex // held for reading by who uses db, for writing by who makes, drops from or closes it
+	dropMu sync.RWMutex // comes before mu; held for reading by who writes to db, for writing by who drops from it
+	mu     sync.RWMutex // held for reading by who uses db, for writing by who makes or closes it
 	db     *badger.DB   // nil: nothing was ever cold
 	bytes  int64        // of Memory
 	closed bool
-	broken atomic.Pointer[error] // what Badger calls an error
+	broken atomic.Pointer[error] // what Badger calls an error: nothing is written any more
 }
 
 // Open empties the folder, and makes it if need be.
@@ -57,6 +62,9 @@ func Open(cfg Config) (*Store, error) {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Free == nil {
+		cfg.Free = free
 	}
 	s := &Store{cfg: cfg, sweep: make(chan struct{}, 1), list: map[uint32]*units{}, nextLog: 1}
 	if err := s.empty(); err != nil {
@@ -107,14 +115,10 @@ func (s *Store) use() (*badger.DB, error) {
 
 // usable is the database, or why it cannot be used, and then s.mu is not held.
 func (s *Store) usable() (*badger.DB, error) {
-	err := s.broken.Load()
-	if err == nil && !s.closed && s.db != nil {
+	if !s.closed && s.db != nil {
 		return s.db, nil
 	}
-	defer s.mu.RUnlock()
-	if err != nil {
-		return nil, *err
-	}
+	s.mu.RUnlock()
 	return nil, ErrClosed
 }
 
@@ -174,32 +178,82 @@ func (s *Store) ask() {
 	}
 }
 
-// collect compacts sparse segments, and frees files of the log that are mostly garbage.
+// collect removes closed tables, compacts sparse segments, and frees files of the log that are mostly garbage.
 func (s *Store) collect(ctx context.Context) {
+	if err := s.drop(); err != nil {
+		s.cfg.Logger.Warn("closed tables stay on disk", "dir", s.cfg.Dir, "err", err)
+		return
+	}
 	s.listMu.Lock()
 	open := slices.Collect(maps.Values(s.list))
 	s.listMu.Unlock()
 	for _, u := range open {
-		if err := u.compact(); err != nil {
+		if err := u.compact(); err != nil && !errors.Is(err, ErrClosed) {
 			s.cfg.Logger.Warn("garbage among cold rows stays on disk", "dir", s.cfg.Dir, "err", err)
 			return
 		}
 	}
 	for s.garbage.Swap(false) && ctx.Err() == nil {
-		db, err := s.use()
-		if err != nil {
-			return
-		}
-		err = db.RunValueLogGC(sweepShare)
-		s.mu.RUnlock()
+		err := s.sweepOne()
 		switch {
 		case err == nil:
 			s.stats.sweeps.Add(1)
 			s.garbage.Store(true) // there may be another one
-		case !errors.Is(err, badger.ErrNoRewrite):
+		case !errors.Is(err, badger.ErrNoRewrite) && !errors.Is(err, ErrClosed):
 			s.cfg.Logger.Warn("garbage of cold rows stays on disk", "dir", s.cfg.Dir, "err", err)
 		}
 	}
+}
+
+// sweepOne writes what is left of one file of the log into the newest, and removes it.
+func (s *Store) sweepOne() error {
+	if err := s.writable(forSweep); err != nil {
+		return err
+	}
+	db, err := s.use()
+	if err != nil {
+		return err
+	}
+	defer s.mu.RUnlock()
+	return db.RunValueLogGC(sweepShare)
+}
+
+// drop removes the units of closed tables. Those who write wait meanwhile, and those who read do not.
+func (s *Store) drop() error {
+	s.listMu.Lock()
+	gone := s.gone
+	s.gone = nil
+	s.listMu.Unlock()
+	if len(gone) == 0 {
+		return nil
+	}
+	err := s.dropTables(gone)
+	if err != nil && !errors.Is(err, ErrClosed) {
+		s.listMu.Lock()
+		s.gone = append(s.gone, gone...)
+		s.listMu.Unlock()
+		return err
+	}
+	s.garbage.Store(true)
+	return nil
+}
+
+func (s *Store) dropTables(numbers []uint32) error {
+	if err := s.writable(forDrop); err != nil {
+		return err
+	}
+	s.dropMu.Lock()
+	defer s.dropMu.Unlock()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.db == nil {
+		return nil
+	}
+	prefixes := make([][]byte, len(numbers))
+	for i, n := range numbers {
+		prefixes[i] = binary.BigEndian.AppendUint32(nil, n)
+	}
+	return s.db.DropPrefix(prefixes...)
 }
 
 // Close ends the store and empties its folder. It comes after the tables are closed.
@@ -227,7 +281,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// logger hands Badger's log to slog; what Badger calls an error ends the store.
+// logger hands Badger's log to slog. What Badger calls an error ends all writing; units that are there are read on, each with its checksum.
 type logger struct{ s *Store }
 
 func (l logger) Errorf(format string, args ...any) {

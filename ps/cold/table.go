@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	badger "github.com/dgraph-io/badger/v4"
+	"golang.org/x/sys/unix"
 
 	"hcclps/ps/table"
 )
@@ -17,6 +18,7 @@ type units struct {
 	number uint32
 
 	mu      sync.Mutex // guards the rest; nothing is waited for under it
+	closed  bool
 	places  places
 	counted int64 // bytes of places in the memory of tables
 }
@@ -38,6 +40,10 @@ func (u *units) key(segment uint32) []byte {
 // Write implements table.Cold.
 func (u *units) Write(ids []uint32, data []byte) error {
 	if err := u.write(ids, data, nil); err != nil {
+		if errors.Is(err, unix.ENOSPC) {
+			u.s.garbage.Store(true)
+			u.s.ask() // it may make room
+		}
 		return fmt.Errorf("write %d units of table %d: %w", len(ids), u.number, err)
 	}
 	u.s.wrote(len(ids), len(data))
@@ -46,18 +52,25 @@ func (u *units) Write(ids []uint32, data []byte) error {
 
 // write writes segments. A unit goes to its new place if it is still in the segment that from says, where that is given.
 func (u *units) write(ids []uint32, data []byte, from []uint32) (err error) {
+	need := int64(forWrite)
+	if from != nil {
+		need = forSweep
+	}
+	if err := u.s.writable(need + int64(len(data))); err != nil {
+		return err
+	}
+	u.s.dropMu.RLock()
+	defer u.s.dropMu.RUnlock()
 	db, err := u.s.use()
 	if err != nil {
 		return err
 	}
 	defer u.s.mu.RUnlock()
 	per, size := perSegment(len(data)/len(ids)), len(data)/len(ids)
-	u.mu.Lock()
-	first := u.places.last + 1
-	u.places.last += uint32((len(ids) + per - 1) / per)
-	dead := u.places.dead
-	u.places.dead = nil
-	u.mu.Unlock()
+	first, dead, err := u.reserve(uint32((len(ids) + per - 1) / per))
+	if err != nil {
+		return err
+	}
 	defer func() {
 		if err != nil {
 			u.mu.Lock()
@@ -85,14 +98,30 @@ func (u *units) write(ids []uint32, data []byte, from []uint32) (err error) {
 		return err
 	}
 	u.s.scatter()
-	u.place(ids, first, per, from)
-	return nil
+	return u.place(ids, first, per, from)
+}
+
+// reserve gives out numbers of n segments, and those that are to be deleted.
+func (u *units) reserve(n uint32) (first uint32, dead []uint32, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closed {
+		return 0, nil, ErrClosed
+	}
+	p := &u.places
+	first, dead = p.last+1, p.dead
+	p.last += n
+	p.dead = nil
+	return first, dead, nil
 }
 
 // place notes where units are now.
-func (u *units) place(ids []uint32, first uint32, per int, from []uint32) {
+func (u *units) place(ids []uint32, first uint32, per int, from []uint32) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if u.closed {
+		return ErrClosed // they are dropped with the others, which waits for this write
+	}
 	p := &u.places
 	for at := 0; at < len(ids); at += per {
 		end, segment := min(at+per, len(ids)), first+uint32(at/per)
@@ -114,6 +143,7 @@ func (u *units) place(ids []uint32, first uint32, per int, from []uint32) {
 	if len(p.sparse) > 0 {
 		u.s.ask()
 	}
+	return nil
 }
 
 // Read implements table.Cold.
@@ -127,7 +157,9 @@ func (u *units) Read(ids []uint32, data []byte) error {
 	u.s.stats.reads.Add(int64(len(ids)))
 	u.s.stats.read.Add(int64(len(data)))
 	where := make([]uint32, len(ids))
-	u.locate(ids, where)
+	if err := u.locate(ids, where); err != nil {
+		return fmt.Errorf("read %d units of table %d: %w", len(ids), u.number, err)
+	}
 	for at := 0; at < len(ids); {
 		end := at + 1
 		for end < len(ids) && where[end] == where[at] {
@@ -153,19 +185,22 @@ func (u *units) Read(ids []uint32, data []byte) error {
 }
 
 // locate finds the segments of units.
-func (u *units) locate(ids, where []uint32) {
+func (u *units) locate(ids, where []uint32) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if u.closed {
+		return ErrClosed
+	}
 	for i, id := range ids {
 		where[i] = u.places.of(id)
 	}
+	return nil
 }
 
 // moved finds the segments anew, and says whether that of the first has changed.
 func (u *units) moved(ids, where []uint32) bool {
 	old := where[0]
-	u.locate(ids, where)
-	return where[0] != old
+	return u.locate(ids, where) == nil && where[0] != old
 }
 
 // segment shows one, which is valid until visit returns.
@@ -186,15 +221,23 @@ func (u *units) segment(db *badger.DB, number uint32, visit func(segment) error)
 	})
 }
 
-// compact writes what is left of sparse segments into new ones.
-func (u *units) compact() error {
+// compact writes what is left of sparse segments into new ones. Those that it cannot are left for the next time.
+func (u *units) compact() (err error) {
 	u.mu.Lock()
 	sparse := u.places.sparse
 	u.places.sparse = nil
 	u.mu.Unlock()
+	rest := sparse
+	defer func() {
+		if err != nil {
+			u.mu.Lock()
+			defer u.mu.Unlock()
+			u.places.sparse = append(u.places.sparse, rest...)
+		}
+	}()
 	for len(sparse) > 0 {
 		now := sparse[:min(len(sparse), sparseBelow*2)]
-		sparse = sparse[len(now):]
+		rest, sparse = sparse, sparse[len(now):]
 		ids, from, data, err := u.left(now)
 		if err != nil {
 			return fmt.Errorf("read segments of table %d: %w", u.number, err)
@@ -220,7 +263,10 @@ func (u *units) left(segments []uint32) (ids, from []uint32, data []byte, err er
 		err := u.segment(db, number, func(s segment) error {
 			for i := range s.n {
 				where := []uint32{0}
-				if u.locate([]uint32{s.id(i)}, where); where[0] != number {
+				if err := u.locate([]uint32{s.id(i)}, where); err != nil {
+					return err
+				}
+				if where[0] != number {
 					continue
 				}
 				unit, err := s.unit(i)
@@ -239,22 +285,22 @@ func (u *units) left(segments []uint32) (ids, from []uint32, data []byte, err er
 	return ids, from, data, nil
 }
 
-// Close implements table.Cold: the units are removed.
+// Close implements table.Cold: the units cannot be used any more, and Run removes them. It waits for nothing, since a table's owner is locked.
 func (u *units) Close() error {
 	s := u.s
+	u.mu.Lock()
+	wrote := u.places.last > 0
+	u.closed = true
+	u.places = places{}
+	u.mu.Unlock()
+	u.uncount()
 	s.listMu.Lock()
 	delete(s.list, u.number)
+	if wrote {
+		s.gone = append(s.gone, u.number)
+	}
 	s.listMu.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	u.uncount()
-	if s.db == nil {
-		return nil
-	}
-	err := s.db.DropPrefix(binary.BigEndian.AppendUint32(nil, u.number))
-	if err != nil && !errors.Is(err, badger.ErrDBClosed) {
-		return fmt.Errorf("remove units of table %d: %w", u.number, err)
-	}
+	s.ask()
 	return nil
 }
 

@@ -64,7 +64,11 @@ func (t *Table) cool(ctx context.Context, lock Lock, need int) error {
 		err := b.write(r)
 		lock.Lock()
 		lack -= t.release(b, err)
+		closed := t.closed
 		lock.Unlock()
+		if closed {
+			return nil
+		}
 		if err != nil {
 			return fmt.Errorf("write cold rows: %w: they stay in memory", err)
 		}

@@ -1,0 +1,67 @@
+package cold
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"hcclps/ps/table"
+)
+
+// TestBroken: after what Badger calls an error nothing is written, and units are still read.
+func TestBroken(t *testing.T) {
+	s, err := Open(Config{Dir: filepath.Join(t.TempDir(), "cold"), Memory: table.NewMemory(1 << 20)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	units := s.Table()
+	if err := units.Write([]uint32{1}, []byte("unit")); err != nil {
+		t.Fatal(err)
+	}
+	logger{s}.Errorf("disk %d is gone", 3)
+	if err := units.Write([]uint32{1}, []byte("more")); err == nil || !strings.Contains(err.Error(), "disk 3 is gone") {
+		t.Errorf("write: %v", err)
+	}
+	got := make([]byte, 4)
+	if err := units.Read([]uint32{1}, got); err != nil || string(got) != "unit" {
+		t.Errorf("read %q, %v", got, err)
+	}
+	if err := errors.Join(units.Close(), s.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCompactFails: sparse segments that could not be compacted are not forgotten.
+func TestCompactFails(t *testing.T) {
+	left := int64(1 << 40)
+	s, err := Open(Config{Dir: filepath.Join(t.TempDir(), "cold"), Memory: table.NewMemory(1 << 20), Free: func(string) (int64, error) { return left, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	u := s.Table().(*units)
+	for range 2 {
+		if err := u.Write([]uint32{0, 1, 2, 3, 4, 5}, make([]byte, 6<<10)); err != nil {
+			t.Fatal(err)
+		}
+		if err := u.Write([]uint32{0, 1, 2, 3}, make([]byte, 4<<10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := u.Write([]uint32{10, 11, 12, 13, 14, 15}, make([]byte, 6<<10)); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Write([]uint32{10, 11, 12, 13}, make([]byte, 4<<10)); err != nil {
+		t.Fatal(err)
+	}
+	before := len(u.places.sparse)
+	left = 0
+	if err := u.compact(); err == nil || before == 0 || len(u.places.sparse) != before {
+		t.Errorf("%v, %d sparse segments were %d", err, len(u.places.sparse), before)
+	}
+	left = 1 << 40
+	if err := u.compact(); err != nil || len(u.places.sparse) != 0 {
+		t.Errorf("%v, %d sparse segments are left", err, len(u.places.sparse))
+	}
+}
