@@ -38,6 +38,7 @@ type Keep struct {
 const (
 	maxDeltas  = 8                // deltas that stand on a full checkpoint
 	stalledFor = 10 * time.Minute // no step in so long: its cut will not come
+	writeFor   = 5 * time.Minute  // a part that is being written does not grow, or says nothing, in so long: its folder hangs
 	uploadFor  = 30 * time.Second // between two uploads of workers, after all parts are written
 )
 
@@ -49,6 +50,7 @@ type saver struct {
 
 	mu     sync.Mutex
 	parts  map[uint32]wire.CheckpointPart
+	grew   map[uint32]time.Time // when a part last changed
 	clock  uint64
 	moved  time.Time       // when clock last grew; once the parts are written, when an upload last came
 	brings map[string]bool // workers whose upload is in
@@ -88,7 +90,7 @@ func (l *leader) foundation(ctx context.Context, job string) (base, above uint64
 func (l *leader) save(ctx context.Context, job string, p wire.Plan) {
 	s := &saver{
 		id: p.Checkpoint, base: p.Base, step: p.T, job: job, since: time.Now(), moved: time.Now(),
-		parts: map[uint32]wire.CheckpointPart{}, brings: map[string]bool{},
+		parts: map[uint32]wire.CheckpointPart{}, grew: map[uint32]time.Time{}, brings: map[string]bool{},
 	}
 	err := l.write(ctx, s)
 	if err == nil {
@@ -257,7 +259,14 @@ func (l *leader) manifest(s *saver, lay layout.Layout, own checkpoint.Part, job 
 // poll asks every shard how far its part is, until all are as wanted.
 func (l *leader) poll(ctx context.Context, s *saver, wanted func(wire.CheckpointPart) bool) error {
 	for pause := pauseMin; ; pause = min(2*pause, pauseMax) {
-		if err := l.look(ctx, s); err != nil {
+		try, cancel := context.WithTimeout(ctx, writeFor)
+		err := l.look(try, s)
+		late := ctx.Err() == nil && try.Err() != nil
+		cancel()
+		switch {
+		case late:
+			return fmt.Errorf("not every shard group has said in %v how far its part is: %w", writeFor, context.DeadlineExceeded)
+		case err != nil:
 			return err
 		}
 		missing, idle := s.lacking(wanted)
@@ -266,6 +275,8 @@ func (l *leader) poll(ctx context.Context, s *saver, wanted func(wire.Checkpoint
 			return nil
 		case missing.State == wire.PartWaiting && idle > stalledFor:
 			return fmt.Errorf("no step of job %q in %v: group %d waits for step %d", s.job, stalledFor, missing.Group, s.step)
+		case missing.State == wire.PartWriting && idle > writeFor:
+			return fmt.Errorf("group %d has written nothing in %v, after %d pages: does its folder hang?", missing.Group, writeFor, missing.Pages)
 		}
 		if !sleep(ctx, pause) {
 			return errDeposed
@@ -274,14 +285,19 @@ func (l *leader) poll(ctx context.Context, s *saver, wanted func(wire.Checkpoint
 }
 
 // lacking is a part that is not as wanted, one that waits for its cut if there is
-// such, and how long there was no step.
+// such, and how long there was no step; else the one that has not grown for longest, and how long.
 func (s *saver) lacking(wanted func(wire.CheckpointPart) bool) (missing *wire.CheckpointPart, idle time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.parts {
-		if !wanted(p) && (missing == nil || p.State == wire.PartWaiting) {
+		switch {
+		case wanted(p):
+		case missing == nil, p.State == wire.PartWaiting, missing.State != wire.PartWaiting && s.grew[p.Group].Before(s.grew[missing.Group]):
 			missing = &p
 		}
+	}
+	if missing != nil && missing.State != wire.PartWaiting {
+		return missing, time.Since(s.grew[missing.Group])
 	}
 	return missing, time.Since(s.moved)
 }
@@ -315,6 +331,9 @@ func (l *leader) look(ctx context.Context, s *saver) error {
 func (s *saver) note(p wire.CheckpointPart, clock uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if old, known := s.parts[p.Group]; !known || old.State != p.State || old.Pages != p.Pages || old.Bytes != p.Bytes {
+		s.grew[p.Group] = time.Now()
+	}
 	s.parts[p.Group] = p
 	if clock > s.clock {
 		s.clock, s.moved = clock, time.Now()
