@@ -29,6 +29,7 @@ func readTensors(path string) (*Manifest, error) {
 	defer in.Close() //nolint:errcheck // it was only read
 	of := in.Manifest()
 	m := &Manifest{Format: manifestFormat, Version: ModelVersion, Job: of.Job, Step: of.Step, from: inTensors(path)}
+	m.bare = len(of.Tables) == 0 // then fit says what is missing
 	for _, t := range of.Tables {
 		s := SavedTable{Table: wire.Table{Name: t.Name, Dim: t.Dim, Shape: t.Shape}, Width: int(t.Dim), Rows: t.Rows}
 		if t.SlotsName != "" {
@@ -125,6 +126,9 @@ func (m *Manifest) fit(tables map[string]*handle) error {
 		if m.bare && !there[name] {
 			errs = append(errs, fmt.Errorf("tensor %q: %w: it is missing, want %v", name, checkpoint.ErrTensor, shapeOf(&tables[name].Table)))
 		}
+	}
+	if m.bare && len(m.Tables)+len(tables) == 0 {
+		return fmt.Errorf("%w: there are none in it", checkpoint.ErrTensor)
 	}
 	return errors.Join(errs...)
 }

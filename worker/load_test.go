@@ -97,7 +97,12 @@ func TestLoadRefuses(t *testing.T) {
 	if err := os.Remove(filepath.Join(weights, checkpoint.ExportFile)); err != nil {
 		t.Fatal(err)
 	}
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, []byte("\x02\x00\x00\x00\x00\x00\x00\x00{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for path, want := range map[string]string{
+		empty:                      "there are none in it",
 		filepath.Join(dir, "none"): "no such file",
 		t.TempDir():                "no model (manifest.json), no checkpoint and no export",
 		dir + "@77":                "there is no such checkpoint",
@@ -111,7 +116,7 @@ func TestLoadRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %q", path, err, want)
 		}
 		_, err = model.New(t.Context(), c, schema(), adam)
-		if err == nil && path == weights {
+		if err == nil && (path == weights || path == empty) {
 			_, err = c.Load(t.Context(), path)
 			if !errors.Is(err, checkpoint.ErrTensor) || !strings.Contains(err.Error(), "it is missing") {
 				t.Errorf("tensors of one table of many: %v", err)
