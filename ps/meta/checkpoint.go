@@ -5,13 +5,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"hcclps/checkpoint"
 	"hcclps/ps/layout"
@@ -117,25 +114,6 @@ func (l *leader) getSaver() *saver {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.saver
-}
-
-// end takes back what this leader wrote itself, if nobody may commit it any more.
-func (s *saver) end(l *leader) {
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	if s.writer == nil {
-		return
-	}
-	var under bool
-	l.g.read(func(st *state) {
-		under = st.Checkpoint != nil && st.Checkpoint.ID == s.id && st.Checkpoint.Stage == saveComplete
-	})
-	if under || s.sealed && !l.g.IsLeader() {
-		return // the next leader may commit it
-	}
-	if err := s.writer.Cancel(); err != nil {
-		l.log.Warn("files of a checkpoint not removed", "checkpoint", s.id, "err", err)
-	}
 }
 
 // write brings the checkpoint to the point where all of its parts are in the
@@ -254,207 +232,6 @@ func (l *leader) manifest(s *saver, lay layout.Layout, own checkpoint.Part, job 
 	}
 	s.step = m.Step
 	return m, nil
-}
-
-// poll asks every shard how far its part is, until all are as wanted.
-func (l *leader) poll(ctx context.Context, s *saver, wanted func(wire.CheckpointPart) bool) error {
-	for pause := pauseMin; ; pause = min(2*pause, pauseMax) {
-		try, cancel := context.WithTimeout(ctx, writeFor)
-		err := l.look(try, s)
-		late := ctx.Err() == nil && try.Err() != nil
-		cancel()
-		switch {
-		case late:
-			return fmt.Errorf("not every shard group has said in %v how far its part is: %w", writeFor, context.DeadlineExceeded)
-		case err != nil:
-			return err
-		}
-		missing, idle := s.lacking(wanted)
-		switch {
-		case missing == nil:
-			return nil
-		case missing.State == wire.PartWaiting && idle > stalledFor:
-			return fmt.Errorf("no step of job %q in %v: group %d waits for step %d", s.job, stalledFor, missing.Group, s.step)
-		case missing.State == wire.PartWriting && idle > writeFor:
-			return fmt.Errorf("group %d has written nothing in %v, after %d pages: does its folder hang?", missing.Group, writeFor, missing.Pages)
-		}
-		if !sleep(ctx, pause) {
-			return errDeposed
-		}
-	}
-}
-
-// lacking is a part that is not as wanted, one that waits for its cut if there is
-// such, and how long there was no step; else the one that has not grown for longest, and how long.
-func (s *saver) lacking(wanted func(wire.CheckpointPart) bool) (missing *wire.CheckpointPart, idle time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, p := range s.parts {
-		switch {
-		case wanted(p):
-		case missing == nil, p.State == wire.PartWaiting, missing.State != wire.PartWaiting && s.grew[p.Group].Before(s.grew[missing.Group]):
-			missing = &p
-		}
-	}
-	if missing != nil && missing.State != wire.PartWaiting {
-		return missing, time.Since(s.grew[missing.Group])
-	}
-	return missing, time.Since(s.moved)
-}
-
-// look asks every shard once.
-func (l *leader) look(ctx context.Context, s *saver) error {
-	var tasks errgroup.Group
-	for _, group := range l.groups() {
-		tasks.Go(func() error {
-			a, body, err := l.inquire(ctx, group, &wire.Checkpoint{Group: group, Job: s.job, ID: s.id})
-			if err != nil {
-				return err
-			}
-			if a.Status != wire.OK {
-				return fmt.Errorf("group %d: %v: %s", group, a.Status, a.Detail)
-			}
-			var p wire.CheckpointPart
-			if err := json.Unmarshal(body, &p); err != nil {
-				return fmt.Errorf("group %d: how far it is: %w", group, err)
-			}
-			s.note(p, a.Clock)
-			if p.State == wire.PartFailed {
-				return fmt.Errorf("group %d: %s", group, p.Why)
-			}
-			return nil
-		})
-	}
-	return tasks.Wait()
-}
-
-func (s *saver) note(p wire.CheckpointPart, clock uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if old, known := s.parts[p.Group]; !known || old.State != p.State || old.Pages != p.Pages || old.Bytes != p.Bytes {
-		s.grew[p.Group] = time.Now()
-	}
-	s.parts[p.Group] = p
-	if clock > s.clock {
-		s.clock, s.moved = clock, time.Now()
-	}
-}
-
-// everyShard tells every shard something about the checkpoint.
-func (l *leader) everyShard(ctx context.Context, s *saver, do wire.CheckpointDo) error {
-	var tasks errgroup.Group
-	for _, group := range l.groups() {
-		tasks.Go(func() error {
-			a, err := l.ask(ctx, group, &wire.Checkpoint{Group: group, Job: s.job, ID: s.id, Do: do})
-			if err == nil && a.Status != wire.OK && a.Status != wire.Unknown {
-				err = fmt.Errorf("group %d: %v: %s", group, a.Status, a.Detail)
-			}
-			return err
-		})
-	}
-	return tasks.Wait()
-}
-
-// commitSaved writes the manifest of the checkpoint that is complete, and cleans up.
-func (l *leader) commitSaved(ctx context.Context) error {
-	var c save
-	l.g.read(func(s *state) {
-		if s.Checkpoint != nil {
-			c = *s.Checkpoint
-		}
-	})
-	if c.Stage != saveComplete {
-		return errors.New("its parts are not complete")
-	}
-	var m checkpoint.Manifest
-	if err := json.Unmarshal(c.Manifest, &m); err != nil {
-		return fmt.Errorf("read manifest: %w", err)
-	}
-	if _, err := l.g.cfg.Folder.Commit(ctx, m); err != nil {
-		return err
-	}
-	var written int64
-	for _, p := range m.Parts {
-		written += p.New
-	}
-	if _, err := l.commit(ctx, kindSave, saveEntry{ID: c.ID, Stage: saveCommitted, Bytes: written}); err != nil {
-		return err
-	}
-	if err := l.everyShard(ctx, &saver{id: c.ID, job: c.Job}, wire.CheckpointKeep); err != nil {
-		l.log.Warn("a shard does not know of its checkpoint", "checkpoint", c.ID, "err", err)
-	}
-	keep := checkpoint.Policy{Job: c.Job, Last: cmp.Or(l.g.cfg.Keep.Last, 3), Every: l.g.cfg.Keep.Every}
-	if _, err := l.g.cfg.Folder.Retain(ctx, keep); err != nil {
-		l.log.Warn("old checkpoints not removed", "job", c.Job, "err", err)
-	}
-	l.collect(ctx, c.ID+1)
-	return nil
-}
-
-func (l *leader) collect(ctx context.Context, floor uint64) {
-	got, err := l.g.cfg.Folder.Collect(ctx, floor)
-	if err != nil {
-		l.log.Warn("files that no checkpoint needs not removed", "err", err)
-		return
-	}
-	l.log.Debug("removed what no checkpoint needs", "files", got.Files, "bytes", got.Bytes)
-}
-
-// abandon ends a checkpoint that will not be: training goes on, space is given back.
-func (l *leader) abandon(ctx context.Context, id uint64, job string, why error) {
-	l.log.Warn("checkpoint abandoned", "job", job, "checkpoint", id, "err", why)
-	s := &saver{id: id, job: job}
-	for _, do := range []wire.CheckpointDo{wire.CheckpointGo, wire.CheckpointDrop} {
-		if err := l.everyShard(ctx, s, do); err != nil {
-			l.log.Warn("a shard does not know that a checkpoint is abandoned", "checkpoint", id, "err", err)
-		}
-	}
-	if own := l.getSaver(); own != nil && own.id == id {
-		own.end(l)
-	}
-	if _, err := l.commit(ctx, kindSave, saveEntry{ID: id, Stage: saveAbandoned, Why: clip300(why.Error())}); err != nil {
-		return // the next leader abandons it
-	}
-	if l.g.cfg.Folder != nil {
-		l.collect(ctx, id+1)
-	}
-}
-
-func clip300(s string) string { return s[:min(len(s), 300)] }
-
-// inherit sees to the checkpoint that an earlier leader has begun for a job: it is
-// committed if it is complete, else abandoned.
-func (l *leader) inherit(ctx context.Context, job string) {
-	var c save
-	l.g.read(func(s *state) {
-		if s.Checkpoint != nil {
-			c = *s.Checkpoint
-		}
-	})
-	if c.ID == 0 || c.Job != job || ctx.Err() != nil {
-		return
-	}
-	err := errors.New("the leader of the meta group has changed")
-	if c.Stage == saveComplete && l.g.cfg.Folder != nil {
-		if err = l.commitSaved(ctx); err == nil || ctx.Err() != nil {
-			return
-		}
-	}
-	l.abandon(ctx, c.ID, job, err)
-}
-
-// orphan has the checkpoint of an earlier leader seen to, if no plan of its job
-// is in flight.
-func (l *leader) orphan(start func(task), flights map[string]flight) {
-	job := ""
-	l.g.read(func(s *state) {
-		if s.Checkpoint != nil {
-			job = s.Checkpoint.Job
-		}
-	})
-	if _, later := flights[job]; job != "" && !later {
-		start(func(ctx context.Context) { l.inherit(ctx, job) })
-	}
 }
 
 // checkpoints says what is under way and how the last ones ended.

@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -11,8 +10,6 @@ import (
 	"time"
 
 	"hcclps/checkpoint"
-	"hcclps/ps/raftgroup"
-	"hcclps/ps/table"
 	"hcclps/ps/wire"
 )
 
@@ -192,71 +189,6 @@ func (j *job) bytes() (n int64) {
 	return n
 }
 
-// save writes parts, one after the other, until ctx ends.
-func (g *Group) save(ctx context.Context) {
-	var before *part
-	for {
-		select {
-		case p := <-g.saving.work:
-			if before != nil {
-				g.clear(before) // the meta group is past it
-			}
-			before = p
-			g.write(ctx, p)
-		case <-ctx.Done():
-			g.leave()
-			return
-		}
-	}
-}
-
-// leave gives up a part that is captured and not begun.
-func (g *Group) leave() {
-	select {
-	case p := <-g.saving.work:
-		p.fail(errors.New("the server is stopping"))
-		p.pages.Release()
-		close(p.ended)
-	default:
-	}
-}
-
-// clear takes back what is left of a part.
-func (g *Group) clear(p *part) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.writer == nil {
-		return
-	}
-	if err := p.writer.Cancel(); err != nil {
-		g.cfg.Logger.Warn("files of a checkpoint not removed", "group", g.cfg.Group, "checkpoint", p.cut.ID, "err", err)
-	}
-	p.writer = nil
-}
-
-// write brings a part into the folder. A part that is not done is taken back;
-// one that is may be committed any moment.
-func (g *Group) write(ctx context.Context, p *part) {
-	defer close(p.ended)
-	defer p.pages.Release()
-	began := time.Now()
-	inner, cancel, err := p.begin(ctx)
-	defer cancel(nil)
-	if err == nil {
-		err = g.writePart(inner, p)
-	}
-	if err != nil {
-		p.fail(cmp.Or(context.Cause(inner), err))
-		if !errors.Is(context.Cause(ctx), raftgroup.ErrCrash) {
-			g.clear(p)
-		}
-		g.cfg.Logger.Warn("part of a checkpoint not written", "group", g.cfg.Group, "job", p.head.Job.Name, "checkpoint", p.cut.ID, "err", err)
-		return
-	}
-	g.cfg.Logger.Info("part of a checkpoint written", "group", g.cfg.Group, "job", p.head.Job.Name, "checkpoint", p.cut.ID,
-		"step", p.head.Job.Clock, "bytes", p.state.Bytes, "new", p.state.New, "took", time.Since(began))
-}
-
 // begin begins the writing, unless the part was given up before.
 func (p *part) begin(ctx context.Context) (context.Context, context.CancelCauseFunc, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -299,54 +231,6 @@ func (p *part) progress(done checkpoint.Progress) {
 	p.state.Pages, p.state.Bytes, p.state.New = done.Pages, done.Bytes, done.New
 }
 
-func (g *Group) writePart(ctx context.Context, p *part) error {
-	l := g.cfg.Layout()
-	w, err := g.cfg.Folder.Begin(ctx, checkpoint.Spec{
-		ID: p.cut.ID, Job: p.head.Job.Name, Group: g.cfg.Group, Shards: len(l.Shards), HashSeed: l.HashSeed,
-		Tables: p.head.tables(), Base: p.cut.Base, Progress: p.progress,
-	})
-	if err != nil {
-		return err
-	}
-	p.mu.Lock()
-	p.writer = w
-	p.mu.Unlock()
-	pace := pace{rate: g.cfg.Rate, hurry: g.hurries}
-	for _, t := range p.pages.tables {
-		from, known := p.since[t.slot]
-		err := t.pages.Pages(!known, from, func(id table.PageID, data []byte) error {
-			at := checkpoint.PageID{Table: t.id, Partition: id.Partition, Page: id.Page}
-			if len(data) <= 2 { // its rows are gone
-				return w.Drop(at)
-			}
-			if err := pace.wait(ctx, len(data)); err != nil {
-				return err
-			}
-			return w.WritePage(ctx, checkpoint.Page{PageID: at, Data: data})
-		}, p.pages.lock)
-		if err != nil {
-			return err
-		}
-	}
-	if p.since == nil {
-		if err := w.DropRest(); err != nil {
-			return err
-		}
-	}
-	b, err := json.Marshal(p.head)
-	if err != nil {
-		return fmt.Errorf("encode state: %w", err)
-	}
-	if err := w.WriteBlob(ctx, HeadBlob, bytes.NewReader(b)); err != nil {
-		return err
-	}
-	made, err := w.Finish(ctx)
-	if err != nil {
-		return err
-	}
-	return p.finish(made)
-}
-
 // finish says that a part is done.
 func (p *part) finish(made checkpoint.Part) error {
 	b, err := json.Marshal(p.head.result(made))
@@ -360,75 +244,6 @@ func (p *part) finish(made checkpoint.Part) error {
 	}
 	p.state.State, p.state.Result = wire.PartDone, b
 	return nil
-}
-
-// hurries says that a snapshot is due, which waits for the pages: they are read as fast as they can be.
-func (g *Group) hurries() bool {
-	if g.scratch {
-		return false
-	}
-	used, budget := g.cfg.Log.Bytes()
-	return used > budget/2
-}
-
-// checkpoint answers how far this shard's part is, or ends it.
-func (g *Group) checkpoint(ctx context.Context, m *wire.Checkpoint) (wire.Answer, []byte) {
-	if m.Do == wire.CheckpointGo {
-		return g.submit(ctx, m), nil
-	}
-	if !g.IsLeader() {
-		return g.elsewhere(), nil
-	}
-	p, waits := g.partOf(m)
-	switch {
-	case p == nil && m.Do != wire.CheckpointReport:
-		return wire.Answer{}, nil
-	case p == nil && waits:
-		return g.reported(m.Job, wire.CheckpointPart{Group: g.cfg.Group, State: wire.PartWaiting})
-	case p == nil:
-		return g.reported(m.Job, wire.CheckpointPart{Group: g.cfg.Group, State: wire.PartFailed, Why: "the leader of the group has changed"})
-	case m.Do != wire.CheckpointReport:
-		return g.close(ctx, p, m.Do), nil
-	}
-	p.mu.Lock()
-	state := p.state
-	p.mu.Unlock()
-	return g.reported(m.Job, state)
-}
-
-// close ends a part, committed or abandoned.
-func (g *Group) close(ctx context.Context, p *part, do wire.CheckpointDo) wire.Answer {
-	if do == wire.CheckpointDrop {
-		p.giveUp(errDropped)
-		wait, cancel := context.WithTimeout(ctx, dropFor)
-		defer cancel()
-		ctx = wait
-	}
-	select {
-	case <-p.ended:
-	case <-ctx.Done():
-		if do == wire.CheckpointDrop {
-			return wire.Answer{} // the folder hangs; write takes it back once that has an end
-		}
-		return wire.Answer{Status: wire.Busy, Detail: "the part is still being written"}
-	}
-	if do == wire.CheckpointKeep {
-		g.saving.keep(p)
-	}
-	g.clear(p)
-	return wire.Answer{}
-}
-
-// partOf is this shard's part of a checkpoint, nil if there is none; then waits says whether its moment is still to come, which this
-// replica would capture. One lock for both: a capture may be made between two looks.
-func (g *Group) partOf(m *wire.Checkpoint) (p *part, waits bool) {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	if p = g.saving.find(m.ID); p != nil {
-		return p, false
-	}
-	j := g.state.jobs[m.Job]
-	return nil, j != nil && j.Cut != nil && j.Cut.ID == m.ID && (!j.atCut() || !g.saving.leads())
 }
 
 // leads says whether captures are made here: a new leader begins a moment after it may answer.
@@ -461,18 +276,4 @@ func (s *saving) keep(p *part) {
 		epochs[t.slot] = t.pages.Epoch()
 	}
 	s.bases[p.cut.ID] = base{job: p.head.Job.Name, epochs: epochs}
-}
-
-func (g *Group) reported(job string, state wire.CheckpointPart) (wire.Answer, []byte) {
-	b, err := json.Marshal(state)
-	if err != nil {
-		return wire.Answer{Status: wire.Refused, Detail: err.Error()}, nil
-	}
-	a := wire.Answer{}
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	if j := g.state.jobs[job]; j != nil {
-		a.Clock, a.Done = j.Clock, j.Applied
-	}
-	return a, b
 }
