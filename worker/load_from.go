@@ -143,19 +143,12 @@ func describeCheckpoint(ctx context.Context, dir string, c *checkpoint.Checkpoin
 	if err != nil {
 		return nil, err
 	}
-	for rank, b := range blobs {
-		s, err := decodeWorkerState(b)
-		if err != nil {
-			return nil, fmt.Errorf("checkpoint %d: state of rank %d: %w", of.ID, rank, err)
-		}
-		if rank > 0 {
-			break
-		}
-		m.About = s.About
-		if s.Dense == nil {
-			continue
-		}
-		err = s.eachTable(func(t *sharedRule, rows []wire.Row) error {
+	about, dense, err := modelState(of, blobs)
+	if err != nil {
+		return nil, err
+	}
+	if m.About = about; dense != nil {
+		err = dense.eachTable(func(t *sharedRule, rows []wire.Row) error {
 			saved := SavedTable{Table: t.Spec, Rule: wire.RuleState(t.Opt), Width: int(t.Spec.Dim), Rows: uint64(len(rows))}
 			if len(rows) > 0 {
 				saved.Width = len(rows[0].Values)

@@ -48,6 +48,9 @@ func (r *replica) take(ctx context.Context) error {
 		return fmt.Errorf("resume from a checkpoint: %w", err)
 	}
 	for _, b := range mine {
+		if len(b) == 0 {
+			continue
+		}
 		st, err := decodeWorkerState(b)
 		if err == nil {
 			err = r.putResiduals(st.residuals)
@@ -135,11 +138,9 @@ func (r *replica) restoreFrom(ctx context.Context, c *checkpoint.Checkpoint) ([]
 			s.Cursor = w.Cursor
 		}
 	}
-	var dense *workerState
-	for _, b := range blobs {
-		if st, err := decodeWorkerState(b); err == nil && st.Dense != nil {
-			dense = st
-		}
+	_, dense, err := modelState(m, blobs)
+	if err != nil {
+		return nil, err
 	}
 	for _, t := range m.Tables {
 		if wire.IsSeen(t.ID) {
@@ -202,24 +203,59 @@ func ruleOf(t checkpoint.Table) (sharedRule, error) {
 	return sharedRule{Spec: spec, Opt: optim.State(state.RuleState), Kept: state.Kept}, nil
 }
 
-// workerBlobs reads the state of workers, by rank.
+// workerBlobs reads the state of workers, by rank; empty of one that brought none.
 func workerBlobs(ctx context.Context, c *checkpoint.Checkpoint) ([][]byte, error) {
 	all, err := c.Blobs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var blobs [][]byte
-	for rank := 0; ; rank++ {
-		i := slices.IndexFunc(all, func(b checkpoint.Blob) bool { return b.Name == workerName(rank) })
-		if i < 0 {
-			return blobs, nil
+	blobs := make([][]byte, len(c.Manifest().Workers))
+	for _, of := range all {
+		rank, ok := rankOf(of.Name)
+		if !ok || rank >= maxRanks {
+			continue
 		}
 		var b bytes.Buffer
-		if err := c.Blob(ctx, all[i].Group, all[i].Name, &b); err != nil {
+		if err := c.Blob(ctx, of.Group, of.Name, &b); err != nil {
 			return nil, err
 		}
-		blobs = append(blobs, b.Bytes())
+		if rank >= len(blobs) {
+			blobs = append(blobs, make([][]byte, rank+1-len(blobs))...)
+		}
+		blobs[rank] = b.Bytes()
 	}
+	return blobs, nil
+}
+
+// maxRanks is above the number of any worker whose state is read.
+const maxRanks = 1 << 16
+
+// modelState is what workers know of the model: its description, and of hybrid the state with the dense tensors, which is not there in other
+// modes. It is that of rank 0, as a rule: who is that may have changed.
+func modelState(m *checkpoint.Manifest, blobs [][]byte) (about About, dense *workerState, err error) {
+	var job wire.JobState
+	if err := json.Unmarshal(m.Params, &job); err != nil {
+		return about, nil, fmt.Errorf("checkpoint %d: parameters of the job: %w", m.ID, err)
+	}
+	for rank, b := range blobs {
+		if len(b) == 0 {
+			continue
+		}
+		s, err := decodeWorkerState(b)
+		if err != nil {
+			return about, nil, fmt.Errorf("checkpoint %d: state of rank %d: %w", m.ID, rank, err)
+		}
+		if about.Model == "" && about.Schema == nil {
+			about = s.About
+		}
+		if dense == nil && s.Dense != nil {
+			dense = s
+		}
+	}
+	if dense == nil && job.Mode == wire.ModeHybrid {
+		return about, nil, fmt.Errorf("checkpoint %d is of a hybrid job, and without its dense tensors, which a worker was to bring: name an older one", m.ID)
+	}
+	return about, dense, nil
 }
 
 // loadPages reads all rows of a checkpoint.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"strconv"
+	"strings"
 
 	"hcclps/ps/wire"
 )
@@ -29,6 +31,12 @@ const (
 
 // workerName is the blob of a rank.
 func workerName(rank int) string { return fmt.Sprintf("worker/%d", rank) }
+
+// rankOf is the rank of a blob, if it is one of a worker.
+func rankOf(name string) (int, bool) {
+	rank, err := strconv.Atoi(strings.TrimPrefix(name, "worker/"))
+	return rank, err == nil && rank >= 0 && workerName(rank) == name
+}
 
 // workerHead is the readable part.
 type workerHead struct {

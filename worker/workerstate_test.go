@@ -3,8 +3,10 @@ package worker
 import (
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
 
+	"hcclps/checkpoint"
 	"hcclps/ps/wire"
 )
 
@@ -86,5 +88,36 @@ func TestPartSizes(t *testing.T) {
 	table[15] = 1
 	if _, _, _, err := partSizes(table); err == nil {
 		t.Error("a part of 2^56 bytes is taken")
+	}
+}
+
+// TestStatesAreTakenWhereTheyAre: the dense tensors of a hybrid job need not be those of rank 0, but somebody must have brought them.
+func TestStatesAreTakenWhereTheyAre(t *testing.T) {
+	t.Parallel()
+	with := someState()
+	bare := someState()
+	bare.Dense, bare.rows, bare.About = nil, nil, About{}
+	blobs := make([][]byte, 4) // rank 1 has brought nothing
+	for rank, s := range map[int]*workerState{0: bare, 2: with, 3: bare} {
+		var err error
+		if blobs[rank], err = s.encode(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := &checkpoint.Manifest{ID: 5, Params: []byte(`{"mode":"hybrid"}`)}
+	if about, dense, err := modelState(m, blobs); err != nil || about.Model != "lr" || !reflect.DeepEqual(dense, with) {
+		t.Errorf("%v, %+v, %v", about, dense, err)
+	}
+	if _, _, err := modelState(m, blobs[:2]); err == nil || !strings.Contains(err.Error(), "without its dense tensors") {
+		t.Errorf("a hybrid job without dense tensors: %v", err)
+	}
+	m.Params = []byte(`{"mode":"allreduce"}`)
+	if _, dense, err := modelState(m, blobs[:2]); err != nil || dense != nil {
+		t.Errorf("a job of another mode: %+v, %v", dense, err)
+	}
+	for name, want := range map[string]int{"worker/0": 0, "worker/17": 17, "worker/01": -1, "worker/-1": -1, "worker/": -1, "17": -1} {
+		if rank, ok := rankOf(name); ok != (want >= 0) || ok && rank != want {
+			t.Errorf("%q is of rank %d, %v", name, rank, ok)
+		}
 	}
 }
