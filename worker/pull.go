@@ -169,11 +169,11 @@ func (p *pull) keep() {
 	p.s.pulls.Put(p)
 }
 
-func (p *pull) shard(ctx context.Context, s int, step uint64) error {
+// ask makes what a shard is asked for, and is the number of rows.
+func (p *pull) ask(s int) (rows int) {
 	x := &p.shards[s]
 	x.body = x.body[:0]
 	x.answer.reset()
-	rows := 0
 	for i := range p.reads {
 		k := &p.reads[i]
 		at := p.cuts[i].of(s, 0)
@@ -184,6 +184,12 @@ func (p *pull) shard(ctx context.Context, s int, step uint64) error {
 		x.answer.add(k.out, int(k.table.Dim), at)
 		rows += len(at)
 	}
+	return rows
+}
+
+// shard asks one shard.
+func (p *pull) shard(ctx context.Context, s int, step uint64) error {
+	x, rows := &p.shards[s], p.ask(s)
 	if rows == 0 && step != wire.Infinity { // the end is waited for at every shard
 		return nil
 	}
