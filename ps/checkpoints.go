@@ -88,6 +88,22 @@ func (c CheckpointConfig) rate() int64 {
 	return max(def(c.Rate, DefaultCheckpointRate), 0)
 }
 
+// restorable tells, before the founder makes a cluster, whether what it is to begin with can be opened.
+func (s *Server) restorable(ctx context.Context) error {
+	if s.cfg.Restore == "" || s.cfg.Peers[0] != s.cfg.Advertise {
+		return nil
+	}
+	from, err := restore.ParseSource(s.cfg.Restore)
+	if err != nil {
+		return err
+	}
+	_, closing, err := from.Open(ctx, "")
+	if err != nil {
+		return fmt.Errorf("restore from %s (Restore, --restore): %w", s.cfg.Restore, err)
+	}
+	return closing()
+}
+
 // begin brings the checkpoint that a new cluster begins with. The founder does it;
 // until it is done nobody can open a job.
 func (s *Server) begin(ctx context.Context) error {

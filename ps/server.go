@@ -92,7 +92,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("run server %q: it was run before: make a new one", s.name())
 	}
 	defer close(s.over)
-	if err := s.open(); err != nil {
+	if err := s.open(ctx); err != nil {
 		return fmt.Errorf("start server %q: %w", s.cfg.Name, err)
 	}
 	err := s.run(ctx)
@@ -100,7 +100,7 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 // open takes the data directory and reads who this server is.
-func (s *Server) open() error {
+func (s *Server) open(ctx context.Context) error {
 	if err := os.MkdirAll(s.cfg.Dir, 0o700); err != nil {
 		return fmt.Errorf("make data directory: %w", err)
 	}
@@ -109,7 +109,7 @@ func (s *Server) open() error {
 		return fmt.Errorf("open data directory %s: %w", s.cfg.Dir, err)
 	}
 	s.store = store
-	if err := s.recall(); err != nil {
+	if err := s.recall(ctx); err != nil {
 		return errors.Join(err, store.Close())
 	}
 	return nil
@@ -117,7 +117,7 @@ func (s *Server) open() error {
 
 // recall reads the server's records, completes the configuration and prepares
 // the plane.
-func (s *Server) recall() error {
+func (s *Server) recall(ctx context.Context) error {
 	var id identity
 	var f *formation
 	if _, err := load(s.store, keyIdentity, &id); err != nil {
@@ -133,6 +133,9 @@ func (s *Server) recall() error {
 	if f == nil {
 		if err := s.affordable(); err != nil {
 			return &ConfigError{fmt.Errorf("configure server %q in %s: %w", s.cfg.Name, s.cfg.Dir, err)}
+		}
+		if err := s.restorable(ctx); err != nil {
+			return err
 		}
 	}
 	if s.self, err = identify(s.store, s.cfg); err != nil {

@@ -97,6 +97,7 @@ func (c Config) contradicts(s settings) error {
 	differ("scratch (Scratch, --replicas 0)", s.Scratch, c.Scratch)
 	differ("shards (Shards, --shards)", s.Shards, c.Shards)
 	differ("durability (Durability, --durability)", s.Durability, c.Durability)
+	differ("checkpoint to begin with (Restore, --restore)", cmp.Or(s.Restore, "none"), cmp.Or(c.Restore, "none"))
 	return errors.Join(errs...)
 }
 
