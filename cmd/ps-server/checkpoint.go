@@ -84,6 +84,9 @@ func verifyCommand() *cli.Command {
 				return err
 			}
 			return withFolder(dir, func(s *checkpoint.Store) error {
+				if all, err := s.List(c.Context); len(ids) == 0 && len(all) == 0 && err == nil {
+					return fmt.Errorf("verify %s: %w: the folder has none", dir, checkpoint.ErrNotFound)
+				}
 				bar := newBar(c, "verify")
 				got, err := s.Verify(c.Context, func(v checkpoint.Verified) { bar.set(v.Bytes, v.Total) }, ids...)
 				bar.end()
@@ -115,6 +118,10 @@ func deleteCommand() *cli.Command {
 			}
 			return withFolder(dir, func(s *checkpoint.Store) error {
 				slices.Sort(ids)
+				ids = slices.Compact(ids)
+				if err := deletable(c.Context, s, ids); err != nil {
+					return err
+				}
 				for _, id := range slices.Backward(ids) { // deltas before what they stand on
 					if err := s.Delete(c.Context, id); err != nil {
 						return err
@@ -130,6 +137,25 @@ func deleteCommand() *cli.Command {
 			})
 		},
 	}
+}
+
+// deletable tells whether all of them are there, and nothing that stays stands on one.
+func deletable(ctx context.Context, s *checkpoint.Store, ids []uint64) error {
+	all, err := s.List(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // what is damaged is to be deleted too
+	}
+	for _, id := range ids {
+		if !slices.ContainsFunc(all, func(m *checkpoint.Manifest) bool { return m.ID == id }) {
+			return fmt.Errorf("delete checkpoint %d: %w: none is deleted", id, checkpoint.ErrNotFound)
+		}
+	}
+	for _, m := range all {
+		if m.Base != nil && slices.Contains(ids, m.Base.ID) && !slices.Contains(ids, m.ID) {
+			return fmt.Errorf("delete checkpoint %d: checkpoint %d stands on it: none is deleted", m.Base.ID, m.ID)
+		}
+	}
+	return nil
 }
 
 func exportCommand() *cli.Command {

@@ -147,6 +147,8 @@ func TestCheckpointCommands(t *testing.T) {
 	says(run(1, "restore", "--servers", s.addr, "--cluster", "c", "--from", s.kept), "has begun here")
 
 	says(run(1, "delete", s.kept, first), "stands on it")
+	says(run(1, "delete", s.kept, last, "999"), "999")
+	says(run(0, "list", s.kept), last+"  clicks")
 	says(run(0, "delete", "--collect", s.kept, last, first), "checkpoint "+first+" is deleted", "removed")
 	if left, err := os.ReadDir(s.kept); err != nil || len(left) != 0 {
 		t.Errorf("%d files are left, %v", len(left), err)
@@ -163,6 +165,7 @@ func TestCheckpointCommandsRefuse(t *testing.T) {
 		{2, "which folder", []string{"list"}},
 		{1, missing, []string{"list", missing}},
 		{1, missing, []string{"verify", missing}},
+		{1, "none", []string{"verify", t.TempDir()}},
 		{2, "want a number", []string{"verify", missing, "newest"}},
 		{2, "before the folder", []string{"list", missing, "--json"}},
 		{2, "which checkpoints", []string{"delete", missing}},

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -148,6 +149,13 @@ func checkRestore(c *cli.Context) error {
 func checkpointConfig(c *cli.Context) (cfg ps.CheckpointConfig, err error) {
 	if n := c.Int("checkpoint-keep"); c.IsSet("checkpoint-keep") && n < 1 {
 		return cfg, program.Usage("--checkpoint-keep %d: want 1 or more", n)
+	}
+	if _, err := os.Stat(filepath.Join(c.String("dir"), "store")); err != nil && c.String("checkpoint-dir") == "" { // no later start, that knows it
+		for _, name := range []string{"checkpoint-every", "checkpoint-keep", "checkpoint-rate"} {
+			if c.IsSet(name) {
+				return cfg, program.Usage("--%s needs --checkpoint-dir: where the checkpoints are", name)
+			}
+		}
 	}
 	steps, every, err := program.Interval("checkpoint-every", c.String("checkpoint-every"))
 	if err != nil {
