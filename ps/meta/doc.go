@@ -11,7 +11,7 @@
 //
 //	state.go, entry.go, apply_*.go, claims.go   the state, a pure and total function of its log (state.apply)
 //	leader.go, leases.go, driver.go             what only the leader does: soft, begun anew by each leader
-//	checkpoint.go, upload.go, schedule.go       the same, of checkpoints
+//	checkpoint*.go, upload.go, schedule.go      the same, of checkpoints
 //	group.go, serve.go, status.go               the Raft group around both
 //
 // # Plans
@@ -29,7 +29,12 @@
 // leader asks the shards how far their parts are; it writes a part of its own, with the job as this
 // group knows it and what workers upload; it logs that all parts are in (and which), writes the
 // manifest, logs that too, and removes old ones. A leader that finds a complete one commits it;
-// one that is not complete is abandoned, by name, and costs nothing but its time.
+// one that is not complete is abandoned, by name, and costs nothing but its time. So is one with no
+// step of its job in ten minutes, with a part that has not grown in five, and under bsp one for which a
+// worker has not brought what it said it would, 30 s after the last upload. An upload has up to
+// wire.MaxUpload, just below 256 MiB: that bounds the residuals of a worker's codec over all tables,
+// and the dense tensors of a hybrid job with their slots. The state of ranks that one worker
+// takes over must fit in 256 MiB together.
 //
 // # Leases
 //

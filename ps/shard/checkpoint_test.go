@@ -39,7 +39,7 @@ func TestGivenUpPartLetsTablesGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer rows.Close() //nolint:errcheck // it is empty
+	defer rows.Close()
 	p := partOfJob("a", 1, 0)
 	p.pages.tables = []captured{{pages: rows.Capture()}}
 	s := newSaving()

@@ -88,9 +88,9 @@ func (a Admit) String() string {
 	}
 }
 
-// ParseAdmit reads count:N, bloom:N, bloom:N,BITS or prob:P; nothing is the zero value.
+// ParseAdmit reads count:N, bloom:N, bloom:N,BITS or prob:P; all or nothing is the zero value.
 func ParseAdmit(s string) (Admit, error) {
-	if s == "" {
+	if s == "" || s == "all" {
 		return Admit{}, nil
 	}
 	kind, rest, _ := strings.Cut(s, ":")
@@ -121,7 +121,7 @@ func parse32(s string) (uint32, error) {
 
 // Evict says which rows of an embedding table are given up, by any of its rules. A row that was evicted is the initial row again. The
 // zero value keeps all rows.
-type Evict struct {
+type Evict struct { //nolint:recvcheck // String shows a copy, parseRule fills one in
 	// Age evicts rows without a gradient in so many steps.
 	Age uint64 `json:"age,omitempty"`
 	// TTL evicts rows without a gradient for so long; from 1 s.
@@ -179,7 +179,7 @@ func (e Evict) String() string {
 // ParseEvict reads rules with commas between them: ttl:24h, ttl:1000steps, lfu:STEPS, l2:NORM, rows:N, bytes:N. Of each kind there is one.
 func ParseEvict(s string) (Evict, error) {
 	var e Evict
-	if s == "" {
+	if s == "" || s == "none" {
 		return e, nil
 	}
 	for rule := range strings.SplitSeq(s, ",") {
