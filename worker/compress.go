@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"hcclps/compress"
+	"hcclps/ps/optim"
 	"hcclps/ps/update"
 )
 
@@ -25,9 +26,12 @@ type Compression struct {
 // ParseCompression reads "CODEC", "TABLE=CODEC,..." or both: "onebit,user=fp16". off is none.
 func ParseCompression(s string) (Compression, error) {
 	var c Compression
+	if s == "" {
+		return c, nil
+	}
 	for part := range strings.SplitSeq(s, ",") {
 		if part == "" {
-			continue
+			return c, fmt.Errorf("compression %q: a codec is missing at a comma", s)
 		}
 		table, name, named := strings.Cut(part, "=")
 		if !named {
@@ -87,6 +91,10 @@ func codecName(s string) (string, error) {
 	}
 	c, err := compress.Parse(s)
 	if err != nil {
+		name, _, _ := strings.Cut(s, ":")
+		if nearest := optim.Nearest(name, compress.Names()); nearest != name {
+			err = fmt.Errorf("%w; nearest is %q", err, nearest)
+		}
 		return "", err
 	}
 	return c.String(), nil

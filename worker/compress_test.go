@@ -158,7 +158,7 @@ func TestParseCompression(t *testing.T) {
 			t.Errorf("%q: %v, %v, want %s", s, c, err, want)
 		}
 	}
-	for _, s := range []string{"zip", "a=zip", "onebit,int8", "a=int8,a=int8", "=int8", "topk:2", "a="} {
+	for _, s := range []string{"zip", "a=zip", "onebit,int8", "a=int8,a=int8", "=int8", "topk:2", "a=", ",", "int8,"} {
 		if c, err := worker.ParseCompression(s); err == nil {
 			t.Errorf("%q: %v", s, c)
 		}

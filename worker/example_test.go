@@ -211,9 +211,9 @@ func ExampleConnect_allReduce() {
 func ExampleParseCompression() {
 	c, err := worker.ParseCompression("int8,user=onebit")
 	fmt.Println(c.All, c.Tables["user"], err)
-	_, err = worker.ParseCompression("gzip")
+	_, err = worker.ParseCompression("onebitt")
 	fmt.Println(err)
 	// Output:
 	// int8 onebit <nil>
-	// parse codec "gzip": want one of none, bf16, fp16, int8, twobit, onebit, topk, randomk
+	// parse codec "onebitt": want one of none, bf16, fp16, int8, twobit, onebit, topk, randomk; nearest is "onebit"
 }

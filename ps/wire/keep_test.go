@@ -15,6 +15,12 @@ func TestEvictIsParsed(t *testing.T) {
 			t.Errorf("%q: %q, %v", s, e, err)
 		}
 	}
+	if e, err := wire.ParseEvict("none"); err != nil || e != (wire.Evict{}) {
+		t.Errorf("none: %v, %v", e, err)
+	}
+	if a, err := wire.ParseAdmit("all"); err != nil || a != (wire.Admit{}) {
+		t.Errorf("all: %v, %v", a, err)
+	}
 	for _, s := range []string{
 		"rows:5000,rows:6000", "rows:5000,rows:5000", "ttl:1h,ttl:2h", "ttl:5steps,ttl:6steps", "l2:1,l2:2", "lfu:8,lfu:9", "bytes:1e6,bytes:2e6",
 		"rows", "rows:0", "l2:0", "ttl:0s", "age:4", ",", "rows:1e16", "bytes:NaN",
