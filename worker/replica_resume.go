@@ -209,7 +209,7 @@ func workerBlobs(ctx context.Context, c *checkpoint.Checkpoint) ([][]byte, error
 	if err != nil {
 		return nil, err
 	}
-	blobs := make([][]byte, len(c.Manifest().Workers))
+	byRank, ranks := map[int][]byte{}, 0
 	for _, of := range all {
 		rank, ok := rankOf(of.Name)
 		if !ok || rank >= maxRanks {
@@ -219,10 +219,11 @@ func workerBlobs(ctx context.Context, c *checkpoint.Checkpoint) ([][]byte, error
 		if err := c.Blob(ctx, of.Group, of.Name, &b); err != nil {
 			return nil, err
 		}
-		if rank >= len(blobs) {
-			blobs = append(blobs, make([][]byte, rank+1-len(blobs))...)
-		}
-		blobs[rank] = b.Bytes()
+		byRank[rank], ranks = b.Bytes(), max(ranks, rank+1)
+	}
+	blobs := make([][]byte, ranks)
+	for rank, b := range byRank {
+		blobs[rank] = b
 	}
 	return blobs, nil
 }
