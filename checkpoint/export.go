@@ -3,6 +3,8 @@ package checkpoint
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,6 +47,8 @@ type ExportManifest struct {
 	Step       uint64          `json:"step"`
 	HashSeed   uint64          `json:"hash_seed"`
 	Tables     []ExportedTable `json:"tables"`
+	// SHA256 is the sum of the tensors' bytes, what follows the header of the file, in hexadecimal.
+	SHA256 string `json:"sha256,omitempty"`
 }
 
 // ExportedTable is a table and the names of its tensors.
@@ -130,7 +134,9 @@ func (c *Checkpoint) export(ctx context.Context, dir string, o ExportOptions) (*
 				return fmt.Errorf("table %q: %w", m.Tables[i].Name, err)
 			}
 		}
-		return nil
+		var err error
+		m.SHA256, err = sumOf(ctx, f.Name(), int64(len(header)))
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -142,6 +148,30 @@ func (c *Checkpoint) export(ctx context.Context, dir string, o ExportOptions) (*
 		}
 		return err
 	})
+}
+
+// sumOf is the SHA-256 of a file from an offset on.
+func sumOf(ctx context.Context, path string, from int64) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	if _, err := f.Seek(from, io.SeekStart); err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	for {
+		n, err := io.CopyN(sum, f, 64<<20)
+		switch {
+		case errors.Is(err, io.EOF):
+			return hex.EncodeToString(sum.Sum(nil)), nil
+		case err != nil:
+			return "", fmt.Errorf("read %s at byte %d: %w", path, from+n, err)
+		case context.Cause(ctx) != nil:
+			return "", context.Cause(ctx)
+		}
+	}
 }
 
 // plan says which tensors there will be.

@@ -124,6 +124,12 @@ func TestExportAndImport(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer i.Close()
+		if err := i.Verify(t.Context()); err != nil || m.SHA256 == "" {
+			t.Errorf("sum %q: %v", m.SHA256, err)
+		}
+		if i.m.SHA256 = strings.Repeat("0", 64); !errors.Is(i.Verify(t.Context()), ErrDamaged) {
+			t.Error("another sum is no damage")
+		}
 		with := 0
 		if slots {
 			with = 1

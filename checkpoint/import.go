@@ -82,6 +82,21 @@ func openImport(path string) (_ *Import, err error) {
 	return i, i.check()
 }
 
+// Verify compares the bytes of the tensors with the sum that export.json has of them, if there is one.
+func (i *Import) Verify(ctx context.Context) error {
+	if i.m.SHA256 == "" {
+		return nil
+	}
+	sum, err := sumOf(ctx, i.path, i.begin)
+	if err == nil && sum != i.m.SHA256 {
+		err = inFile(&DamageError{Offset: i.begin, Reason: fmt.Sprintf("the SHA-256 of the tensors is %s, %s says %s", sum, ExportFile, i.m.SHA256)}, i.path)
+	}
+	if err != nil {
+		return fmt.Errorf("verify import: %w", err)
+	}
+	return nil
+}
+
 // decodeExport reads an export.json.
 func decodeExport(b []byte) (ExportManifest, error) {
 	var m ExportManifest

@@ -170,8 +170,11 @@ func decodeManifest(b []byte) (*Manifest, error) {
 		Format  string `json:"format"`
 		Version int    `json:"version"`
 	}
-	if err := json.Unmarshal(body, &head); err != nil || head.Format != manifestFormat || head.Version < 1 {
-		return bad(0, "format %q, version %d: it is no manifest of a checkpoint (%v)", head.Format, head.Version, err)
+	if err := json.Unmarshal(body, &head); err != nil {
+		return bad(0, "it is no manifest of a checkpoint: %v", err)
+	}
+	if head.Format != manifestFormat || head.Version < 1 {
+		return bad(0, "format %q, version %d: it is no manifest of a checkpoint", head.Format, head.Version)
 	}
 	if head.Version > Version {
 		return nil, fmt.Errorf("format version %d, this program reads up to %d: %w", head.Version, Version, ErrVersion)

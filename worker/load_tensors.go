@@ -27,6 +27,9 @@ func readTensors(path string) (*Manifest, error) {
 		return nil, err
 	}
 	defer in.Close() //nolint:errcheck // it was only read
+	if err := in.Verify(context.Background()); err != nil {
+		return nil, err
+	}
 	of := in.Manifest()
 	m := &Manifest{Format: manifestFormat, Version: ModelVersion, Job: of.Job, Step: of.Step, from: inTensors(path)}
 	m.bare = len(of.Tables) == 0 // then fit says what is missing

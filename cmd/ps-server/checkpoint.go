@@ -220,6 +220,9 @@ func importCommand() *cli.Command {
 				return err
 			}
 			defer in.Close() //nolint:errcheck // only read
+			if err := in.Verify(c.Context); err != nil {
+				return err
+			}
 			m := in.Manifest()
 			for _, t := range m.Tables { // every byte is looked at
 				for _, err := range in.Rows(c.Context, t.Name) {
