@@ -48,7 +48,7 @@ func ReadModel(ctx context.Context, path string) (*Manifest, error) {
 	case numbered:
 		return readCheckpoint(ctx, dir, id)
 	case !info.IsDir(), has(checkpoint.TensorFile), has(checkpoint.ExportFile):
-		return readTensors(dir)
+		return readTensors(ctx, dir)
 	case has(manifestName):
 		return ReadManifest(dir)
 	}

@@ -21,13 +21,13 @@ const AboutFile = "about.json"
 // inTensors is an export, or a file of tensors, as an origin.
 type inTensors string
 
-func readTensors(path string) (*Manifest, error) {
+func readTensors(ctx context.Context, path string) (*Manifest, error) {
 	in, err := checkpoint.OpenImport(path)
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close() //nolint:errcheck // it was only read
-	if err := in.Verify(context.Background()); err != nil {
+	if err := in.Verify(ctx); err != nil {
 		return nil, err
 	}
 	of := in.Manifest()
