@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"hcclps/p2p"
@@ -40,6 +41,7 @@ type Comm struct {
 	striped queue[outgoing] // messages of which every writer takes pieces
 	writing int             // writers but the first that are writing a piece
 	refusal *refusal        // a send has another length than its receive
+	summed  atomic.Uint64   // pieces whose sums were made
 
 	// This side's receives. Receives wait in recvs, from the moment they are posted until they are filled.
 	recvs     queue[incoming]

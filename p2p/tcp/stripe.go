@@ -67,6 +67,7 @@ func (c *Comm) head(b []byte, p piece) []byte {
 	h := header{kind: kindRaw, rank: c.rank, seq: p.seq, at: uint64(p.at), size: uint32(len(p.buf)), eager: p.eager}
 	if c.sums {
 		h.kind, h.sum = kindData, vec.CRC32C(0, p.buf)
+		c.summed.Add(1) // see onDone
 	}
 	return appendHeader(b, h)
 }
