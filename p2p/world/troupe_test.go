@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -141,6 +142,11 @@ func (p *troupe) kill(ranks ...int) {
 		}
 	}
 	p.actors = left
+}
+
+// meeting is the number among the actors of who has the rendezvous by the register, or -1.
+func (p *troupe) meeting() int {
+	return slices.IndexFunc(p.actors, func(a *actor) bool { return strings.Contains(p.register.text, " "+a.host+":") })
 }
 
 // hear waits until all know a verdict about a rank of the last epoch.
