@@ -347,7 +347,7 @@ func TestAllAnew(t *testing.T) {
 func TestHostEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newTroupe(t, 3, apart, nil)
-		p.meeting()
+		p.host()
 		p.hear(-1)
 		want(t, p.actors[1].w.Err(), p2p.ErrPeer, "the rendezvous (launcher) is lost: connection closed")
 		p.rebuild(2) // one of them is the rendezvous now
