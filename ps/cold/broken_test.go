@@ -2,9 +2,11 @@ package cold
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"hcclps/ps/table"
 )
@@ -63,5 +65,59 @@ func TestCompactFails(t *testing.T) {
 	left = 1 << 40
 	if err := u.compact(); err != nil || len(u.places.sparse) != 0 {
 		t.Errorf("%v, %d sparse segments are left", err, len(u.places.sparse))
+	}
+}
+
+// TestFolderGone: a store whose folder is taken away under it comes to its end.
+func TestFolderGone(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cold")
+	s, err := Open(Config{Dir: dir, Memory: table.NewMemory(1 << 20)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := s.Table()
+	if err := u.Write([]uint32{1, 2}, make([]byte, 2<<10)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan error, 1)
+	go func() { over <- errors.Join(u.Close(), s.Close()) }()
+	select {
+	case err := <-over:
+		if err == nil || !strings.Contains(err.Error(), dir) {
+			t.Errorf("close: %v, want an error that names %s", err, dir)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("close does not end")
+	}
+}
+
+// TestLinkedFolder: a folder that is a link to another disk stays one.
+func TestLinkedFolder(t *testing.T) {
+	other, dir := t.TempDir(), filepath.Join(t.TempDir(), "cold")
+	if err := os.Symlink(other, dir); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(Config{Dir: dir, Memory: table.NewMemory(1 << 20)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := s.Table()
+	if err := u.Write([]uint32{1}, []byte("unit")); err != nil {
+		t.Fatal(err)
+	}
+	if files, err := os.ReadDir(other); err != nil || len(files) == 0 {
+		t.Errorf("the other disk has %v, %v", files, err)
+	}
+	if err := errors.Join(u.Close(), s.Close()); err != nil {
+		t.Error(err)
+	}
+	if to, err := os.Readlink(dir); err != nil || to != other {
+		t.Errorf("the link is %q, %v", to, err)
+	}
+	if files, err := os.ReadDir(other); err != nil || len(files) != 0 {
+		t.Errorf("the other disk has %v, %v", files, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	badger "github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
+	"golang.org/x/sys/unix"
 
 	"hcclps/ps/table"
 )
@@ -53,6 +55,7 @@ type Store struct {
 	bytes  int64        // of Memory
 	closed bool
 	broken atomic.Pointer[error] // what Badger calls an error: nothing is written any more
+	fault  chan struct{}         // closed then
 }
 
 // Open empties the folder, and makes it if need be.
@@ -66,18 +69,23 @@ func Open(cfg Config) (*Store, error) {
 	if cfg.Free == nil {
 		cfg.Free = free
 	}
-	s := &Store{cfg: cfg, sweep: make(chan struct{}, 1), list: map[uint32]*units{}, nextLog: 1}
+	s := &Store{cfg: cfg, sweep: make(chan struct{}, 1), fault: make(chan struct{}), list: map[uint32]*units{}, nextLog: 1}
 	if err := s.empty(); err != nil {
 		return nil, fmt.Errorf("open cold store: %w", err)
 	}
 	return s, nil
 }
 
+// empty makes the folder, or removes what is in it: the folder itself may be a mount, or a link to another disk.
 func (s *Store) empty() error {
-	if err := os.RemoveAll(s.cfg.Dir); err != nil {
+	if err := os.MkdirAll(s.cfg.Dir, 0o700); err != nil {
 		return err
 	}
-	return os.MkdirAll(s.cfg.Dir, 0o700)
+	entries, err := os.ReadDir(s.cfg.Dir)
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(s.cfg.Dir, e.Name())))
+	}
+	return err
 }
 
 // Sizes of the database. Its tree holds places of segments alone, which lie in the value log, so it is tiny: 50 bytes a segment.
@@ -256,7 +264,8 @@ func (s *Store) dropTables(numbers []uint32) error {
 	return s.db.DropPrefix(prefixes...)
 }
 
-// Close ends the store and empties its folder. It comes after the tables are closed.
+// Close ends the store and empties its folder. It comes after the tables are closed. After an error of Badger the database is left to the end of the
+// process, which is near.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,7 +275,7 @@ func (s *Store) Close() error {
 	s.closed = true
 	var err error
 	if s.db != nil {
-		err = s.db.Close()
+		err = s.shut()
 		s.cfg.Memory.Add(-s.bytes)
 		s.db = nil
 	}
@@ -275,8 +284,38 @@ func (s *Store) Close() error {
 	for _, u := range s.list {
 		u.uncount()
 	}
-	if err = errors.Join(err, os.RemoveAll(s.cfg.Dir)); err != nil {
+	if err = errors.Join(err, s.remove()); err != nil {
 		return fmt.Errorf("close cold store: %w", err)
+	}
+	return nil
+}
+
+// shut closes the database. Badger tries for ever to write what it has: after an error the database is left as it is.
+func (s *Store) shut() error {
+	if s.broken.Load() != nil {
+		return nil // who wrote has been told
+	}
+	db, over := s.db, make(chan error, 1)
+	go func() { over <- db.Close() }()
+	select {
+	case err := <-over:
+		return err
+	case <-s.fault:
+		return *s.broken.Load()
+	}
+}
+
+// remove removes the folder, but for a mount, or a link to another disk, of which what is in it goes.
+func (s *Store) remove() error {
+	if err := s.empty(); err != nil {
+		return err
+	}
+	info, err := os.Lstat(s.cfg.Dir)
+	if err != nil || !info.IsDir() {
+		return err
+	}
+	if err := os.Remove(s.cfg.Dir); !errors.Is(err, unix.EBUSY) {
+		return err
 	}
 	return nil
 }
@@ -287,7 +326,9 @@ type logger struct{ s *Store }
 func (l logger) Errorf(format string, args ...any) {
 	err := fmt.Errorf("badger in %s: %s", l.s.cfg.Dir, strings.TrimSpace(fmt.Sprintf(format, args...)))
 	l.s.cfg.Logger.Error("cold store", "err", err)
-	l.s.broken.CompareAndSwap(nil, &err)
+	if l.s.broken.CompareAndSwap(nil, &err) {
+		close(l.s.fault)
+	}
 }
 
 func (l logger) Warningf(format string, args ...any) {
