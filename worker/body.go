@@ -53,7 +53,7 @@ func (b *body) addCode(s wire.Section) {
 	b.sections = append(b.sections, n)
 	b.size = n.end
 	b.raw += wire.SectionSize(s.Rows, s.Dim)
-	b.plain += (8*s.Rows + 4*s.Rows*s.Dim + 7) &^ 7
+	b.plain += wire.PlainSize(s.Rows, s.Dim)
 }
 
 // Len implements p2p.Source.

@@ -25,15 +25,12 @@ func PlainSize(sections []wire.Section) (int, error) {
 		if s.Dim < 1 || s.Dim > MaxDim || s.Rows < 1 || s.Rows > MaxPlain {
 			return 0, fmt.Errorf("table %d: a code of %d rows of %d values: %w", s.Table, s.Rows, s.Dim, ErrUnfit)
 		}
-		if n += plain(s); n > MaxPlain {
+		if n += wire.PlainSize(s.Rows, s.Dim); n > MaxPlain {
 			return 0, fmt.Errorf("table %d: a code of %d rows of %d values, all together over %d bytes: use more parts a step: %w", s.Table, s.Rows, s.Dim, MaxPlain, ErrUnfit)
 		}
 	}
 	return n, nil
 }
-
-// plain is the bytes of a section's keys and values, a multiple of 8.
-func plain(s *wire.Section) int { return (8*s.Rows + 4*s.Rows*s.Dim + 7) &^ 7 }
 
 // Decode decodes the coded sections of a body, in place. room gives memory for all at a multiple of 8 bytes, as much as PlainSize says; it is asked when the frames are whole. Values
 // may be not finite.
@@ -57,7 +54,7 @@ func Decode(sections []wire.Section, room func(n int) []byte) error {
 		if s.Code == nil {
 			continue
 		}
-		n := plain(s)
+		n := wire.PlainSize(s.Rows, s.Dim)
 		if err := decode(s, frames[i], memory[:n]); err != nil {
 			return fmt.Errorf("table %d: %w", s.Table, err)
 		}

@@ -41,9 +41,11 @@ type Section struct {
 func CodedSize(n int) int { return (sectionHead + 8 + n + 7) &^ 7 }
 
 // SectionSize is the number of bytes AppendSection writes.
-func SectionSize(rows, dim int) int {
-	return (sectionHead + 8*rows + 4*rows*dim + 7) &^ 7
-}
+func SectionSize(rows, dim int) int { return sectionHead + PlainSize(rows, dim) }
+
+// PlainSize is the bytes of keys and values: of a section behind its head, or of
+// what a code decodes to, which a Push announces.
+func PlainSize(rows, dim int) int { return (8*rows + 4*rows*dim + 7) &^ 7 }
 
 // AppendSection writes one section. dst must hold whole sections only.
 func AppendSection(dst []byte, s Section) []byte {
