@@ -158,6 +158,9 @@ func (s *bspSearch) branch(step uint64, rs rows, open []read, left []string, cho
 			parts[i] = c.grads
 		}
 		s.apply(next, step, s.divisor(divisor), s.rates.at(step), parts)
+		if s.params.Parts > 1 { // a read may come between this part of the step and the last one, which evicts
+			open = slices.DeleteFunc(slices.Clone(open), func(r read) bool { return s.explains(next, r) == nil })
+		}
 		if slices.ContainsFunc(chosen, func(c contribution) bool { return !c.skipped }) { // else the clock went past it
 			s.sweep(next, step+1)
 		}
