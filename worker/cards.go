@@ -103,7 +103,7 @@ func (r *replica) dismiss(ctx context.Context, cards []card) error {
 	r.roster = cards
 	if r.rank() == 0 && r.expel != nil {
 		for _, was := range r.owed {
-			if err := r.expel(ctx, was.Worker, was.Incarnation, "the other workers went on without it"); err != nil {
+			if err := r.expel(ctx, was.Worker, was.Incarnation, "the others went on without it"); err != nil {
 				return err
 			}
 		}
