@@ -169,7 +169,7 @@ func (all *processes) waitFor(ctx context.Context, names []string) error {
 		}()
 	}
 	var failed error // the first
-	well, met, over := 0, false, time.Time{}
+	well, met, over, together := 0, false, time.Time{}, time.Now()
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
 	for left := len(names); left > 0; {
@@ -182,7 +182,9 @@ func (all *processes) waitFor(ctx context.Context, names []string) error {
 			return context.Cause(ctx)
 		}
 		living := all.living()
-		met = met || living > 0
+		if living > 0 {
+			met, together = true, time.Now()
+		}
 		switch {
 		case c == nil:
 		case c.err == nil:
@@ -198,8 +200,8 @@ func (all *processes) waitFor(ctx context.Context, names []string) error {
 		}
 		switch {
 		case living > 0 || !met:
-		case well == 0 && failed != nil:
-			return failed // nobody goes on
+		case well == 0 && failed != nil && time.Since(together) > lateness:
+			return failed // nobody goes on; workers that are through part before they end
 		case well > 0 && time.Now().After(over):
 			all.endLate(names)
 			over = time.Now().Add(lateness)
@@ -230,7 +232,7 @@ func misused(err error) bool {
 // lookEvery is how often it is looked who goes on.
 const lookEvery = 100 * time.Millisecond
 
-// lateness is how long a process that was started again is waited for when another has ended.
+// lateness is how long a process that was started again is waited for when another has ended, and those that have parted are given to end.
 const lateness = 10 * time.Second
 
 // again says whether a child was killed and started again.
