@@ -42,6 +42,9 @@ type Store struct {
 	sweep   chan struct{} // asks for one
 	garbage atomic.Bool   // there may be some
 
+	collectMu sync.Mutex   // comes before all others; held by who searches
+	collected atomic.Int64 // bytes that had been written when the last search began that has ended
+
 	listMu sync.Mutex        // guards list and gone
 	list   map[uint32]*units // those that are open
 	gone   []uint32          // numbers of those that are closed, and not removed yet
@@ -92,11 +95,12 @@ func (s *Store) empty() error {
 // As a value of its own in the tree, a unit of 1,160 bytes cost 45 us of CPU to write and 17 to read, most of it compaction; alone in the log 5 and 5.
 const (
 	memtable   = 256 << 10
-	memtables  = 2        // full ones that wait to be written
-	inTree     = 1 << 10  // longer values go to the log
-	logFile    = 32 << 20 // bytes of a file of the log
-	sweepAfter = logFile  // bytes written from one search for garbage to the next
-	sweepShare = 0.5      // of a file, garbage, from which on it is written anew
+	memtables  = 2           // full ones that wait to be written
+	inTree     = 1 << 10     // longer values go to the log
+	logFile    = 32 << 20    // bytes of a file of the log
+	sweepAfter = logFile     // bytes written from one search for garbage to the next
+	sweepFirst = 3 * logFile // bytes written since the last search, from which on who writes searches
+	sweepShare = 0.5         // of a file, garbage, from which on it is written anew
 	base       = (memtables + 2) * memtable
 )
 
@@ -168,7 +172,8 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// wrote counts units, and asks for a search when they are many.
+// wrote counts units, and asks for a search when they are many. Who writes faster than Run searches helps it: what is on disk does not hang on whose turn
+// the system thinks it is.
 func (s *Store) wrote(units, bytes int) {
 	s.stats.writes.Add(int64(units))
 	now := s.stats.written.Add(int64(bytes))
@@ -176,6 +181,19 @@ func (s *Store) wrote(units, bytes int) {
 		s.garbage.Store(true)
 		s.ask()
 	}
+	if s.behind() {
+		s.collect(context.Background())
+	}
+}
+
+// behind says whether searches for garbage are, once the one that runs has ended.
+func (s *Store) behind() bool {
+	if s.stats.written.Load()-s.collected.Load() < sweepFirst {
+		return false
+	}
+	s.collectMu.Lock()
+	defer s.collectMu.Unlock()
+	return s.stats.written.Load()-s.collected.Load() >= sweepFirst
 }
 
 // ask wakes Run.
@@ -188,6 +206,9 @@ func (s *Store) ask() {
 
 // collect removes closed tables, compacts sparse segments, and frees files of the log that are mostly garbage.
 func (s *Store) collect(ctx context.Context) {
+	s.collectMu.Lock()
+	defer s.collectMu.Unlock()
+	defer s.collected.Store(s.stats.written.Load())
 	if err := s.drop(); err != nil {
 		s.cfg.Logger.Warn("closed tables stay on disk", "dir", s.cfg.Dir, "err", err)
 		return

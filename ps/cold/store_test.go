@@ -113,7 +113,7 @@ func TestSpace(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 3))
 	const size, count, batch = 4096, 2000, 100
 	written, most := int64(0), int64(0)
-	for written < 240<<20 {
+	for written < 480<<20 {
 		ids := make([]uint32, batch)
 		for i := range ids {
 			ids[i] = rng.Uint32N(count)
@@ -136,7 +136,7 @@ func TestSpace(t *testing.T) {
 		}
 	}
 	t.Logf("%d MiB written, of %d, at most %d on disk; %+v", written>>20, count*size>>20, most>>20, s.Stats())
-	if most > 200<<20 {
+	if most > 320<<20 {
 		t.Errorf("%d MiB on disk", most>>20)
 	}
 	cancel()
