@@ -181,6 +181,7 @@ func (b *pushPull) withServers(ctx context.Context, f func(context.Context) erro
 		return err
 	}
 	b.spec.Worker.Servers = addrs
+	b.spec.Worker.Logger.Info("servers of this measurement", "cluster", b.spec.Worker.Cluster, "dir", dir)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	share := cpuShare(os.Environ(), runtime.GOMAXPROCS(0), 1+b.embedded)

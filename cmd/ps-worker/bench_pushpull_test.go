@@ -3,13 +3,16 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"hcclps/cmd/internal/pushbench"
+	"hcclps/ps"
 )
 
 func TestBenchOfPushesAndPulls(t *testing.T) {
@@ -17,9 +20,18 @@ func TestBenchOfPushesAndPulls(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for _, how := range [][]string{{"--transport", "shm"}, {"--transport", "tcp", "--replicas", "1"}, {"--transport", "unix", "--replicas", "3", "--parts", "2"}} {
-		code, stdout, stderr := command(ctx, append([]string{"bench", "pushpull", "--sizes", "4KiB,1000004", "--time", "20ms", "--rounds", "1", "--shards", "2", "--json"}, how...)...)
+		code, stdout, stderr := command(ctx, append([]string{"bench", "pushpull", "--sizes", "4KiB,1000004", "--time", "20ms", "--rounds", "1", "--shards", "2", "--json", "--log-level", "info"}, how...)...)
 		if code != 0 {
 			t.Fatalf("%q: exit %d: %s", how, code, stderr)
+		}
+		name := regexp.MustCompile(`cluster=(bench-\w+)`).FindStringSubmatch(stderr)
+		if name == nil {
+			t.Fatalf("%q: stderr does not name the cluster: %s", how, stderr)
+		}
+		for i := range 3 {
+			if dir := ps.MemoryLogDir(name[1], serverName(i)); !isGone(dir) {
+				t.Errorf("%q: %s is left behind", how, dir)
+			}
 		}
 		lines := strings.Split(strings.TrimSpace(stdout), "\n")
 		if len(lines) != 4 {
@@ -36,9 +48,11 @@ func TestBenchOfPushesAndPulls(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(os.TempDir(), "hcclps-bench-*")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %q, %v", left, err)
 	}
-	if left, err := filepath.Glob("/dev/shm/hcclps-bench-*"); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %q, %v", left, err)
-	}
+}
+
+func isGone(path string) bool {
+	_, err := os.Stat(path)
+	return errors.Is(err, os.ErrNotExist)
 }
 
 func TestUsageOfBenchPushPull(t *testing.T) {
