@@ -55,7 +55,7 @@ func startSockets(t *testing.T, n int, transport backend.Transport) *team {
 	at := "unix:" + filepath.Join(t.TempDir(), "master")
 	return start(t, n, func(c *world.Config) {
 		c.Network, c.Pair, c.Stripes = network, bulk.Pair, 2
-		c.Master, c.Listen, c.Heartbeat = at, "", 10*time.Millisecond
+		c.Master, c.Listen, c.Heartbeat, c.Suspect = at, "", 10*time.Millisecond, patience
 		if c.Rank > 0 {
 			c.Listen = "127.0.0.1:0"
 		}

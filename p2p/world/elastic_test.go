@@ -17,6 +17,7 @@ import (
 
 	"hcclps/p2p"
 	"hcclps/p2p/backend"
+	"hcclps/p2p/p2ptest"
 	"hcclps/p2p/world"
 )
 
@@ -24,7 +25,7 @@ const elasticVar = "HCCLPS_TEST_WORLD_ELASTIC"
 
 // playElastic is a rank in a process of its own that goes on through failures, until its standard input ends. It prints every epoch and every verdict.
 func playElastic(ctx context.Context, transport string, out io.Writer) error {
-	ctx, stop := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, stop := context.WithTimeout(ctx, 8*patience)
 	defer stop()
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -38,8 +39,8 @@ func playElastic(ctx context.Context, transport string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	cfg.Pair, cfg.Info, cfg.Gather = bulk.Pair, fmt.Sprintf("process %d", os.Getpid()), 2*time.Second
-	cfg.Suspect = 20 * time.Second // the machine may be busy, and a process that is killed is heard of at once
+	cfg.Pair, cfg.Info, cfg.Gather = bulk.Pair, fmt.Sprintf("process %d", os.Getpid()), patience
+	cfg.Suspect = patience // the machine may be busy, and a process that is killed is heard of at once
 	if cfg.Network, err = backend.OpenSockets(backend.Sockets{}); err != nil {
 		return err
 	}
@@ -124,10 +125,10 @@ func TestElasticProcesses(t *testing.T) {
 		rounds    int
 	}{{backend.SHM, false, 10}, {backend.TCP, true, 10}} {
 		t.Run(fmt.Sprintf("%s apart %v", c.transport, c.apart), func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 8*patience)
 			defer cancel()
 			const n = 8
-			at := freePort(t)
+			at := p2ptest.FreeAddr(t)
 			if c.apart {
 				network, err := backend.OpenSockets(backend.Sockets{})
 				check(t, err)
@@ -158,10 +159,10 @@ func TestElasticProcesses(t *testing.T) {
 
 // Two are killed within moments, so that one dies while the others rebuild, and two come at the same time; the rendezvous may be among the dead.
 func TestElasticProcessesDieTogether(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*patience)
 	defer cancel()
 	const n = 8
-	at := freePort(t)
+	at := p2ptest.FreeAddr(t)
 	e := &elastic{t: t}
 	for r := range n {
 		e.ranks = append(e.ranks, e.start(ctx, r, n, at, backend.SHM))
