@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"strconv"
@@ -20,6 +19,7 @@ import (
 	"hcclps/p2p"
 	"hcclps/p2p/backend"
 	"hcclps/p2p/collective"
+	"hcclps/p2p/p2ptest"
 	"hcclps/p2p/shm/region"
 	processes "hcclps/p2p/world"
 )
@@ -55,6 +55,7 @@ func playRank(ctx context.Context, role string, out io.Writer) error {
 		return err
 	}
 	cfg.Pair, cfg.Info = bulk.Pair, fmt.Sprintf("process %d", os.Getpid())
+	cfg.Suspect = time.Minute // the machine may be busy, and a process that is killed is heard of at once
 	if cfg.Network, err = backend.OpenSockets(backend.Sockets{}); err != nil {
 		return err
 	}
@@ -166,12 +167,7 @@ type rankProcess struct {
 
 func startRanks(ctx context.Context, t *testing.T, n int, role string) []rankProcess {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	host, port, _ := net.SplitHostPort(l.Addr().String())
-	l.Close() // for rank 0
+	at := p2ptest.FreeAddr(t) // for rank 0
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +176,7 @@ func startRanks(ctx context.Context, t *testing.T, n int, role string) []rankPro
 	for r := range n {
 		cmd := exec.CommandContext(ctx, exe)
 		cmd.Env = append(os.Environ(), rankVar+"="+role, "RANK="+strconv.Itoa(r), "WORLD_SIZE="+strconv.Itoa(n), "LOCAL_RANK="+strconv.Itoa(r),
-			"MASTER_ADDR="+host, "MASTER_PORT="+port)
+			"MASTER_ADDR="+at.IP.String(), "MASTER_PORT="+strconv.Itoa(at.Port))
 		cmd.Stderr = os.Stderr
 		out, err := cmd.StdoutPipe()
 		if err == nil {
@@ -207,7 +203,7 @@ func (p rankProcess) says(t *testing.T) string {
 }
 
 func TestProcessesShareMemory(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for r, p := range startRanks(ctx, t, 4, "work") {
 		if line := p.says(t); line != "done" {
@@ -219,13 +215,13 @@ func TestProcessesShareMemory(t *testing.T) {
 	}
 }
 
-// A rank that is killed in the middle of an operation ends it at all others, which name it; nothing stays of the memory.
+// A rank that is killed in the middle of an operation ends it at all others, which name it. Its memory has no name that could stay.
 func TestARankThatSharesMemoryIsKilled(t *testing.T) {
 	const ranks = 4
 	for _, role := range []string{"controlled", "alone"} {
 		for _, victim := range []int{0, 2} {
 			t.Run(fmt.Sprintf("%s/%d", role, victim), func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 				defer cancel()
 				all := startRanks(ctx, t, ranks, role)
 				for r, p := range all {
@@ -253,12 +249,6 @@ func TestARankThatSharesMemoryIsKilled(t *testing.T) {
 					}
 				}
 				_ = all[victim].Wait() // it was killed
-				files, _ := os.ReadDir("/dev/shm")
-				for _, f := range files {
-					if strings.Contains(f.Name(), "region") {
-						t.Errorf("%s is left", f.Name())
-					}
-				}
 			})
 		}
 	}
