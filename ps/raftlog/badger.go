@@ -43,6 +43,10 @@ type badgerLogger struct{ s *Store }
 
 func (b badgerLogger) Errorf(format string, args ...any) {
 	b.s.fail(fmt.Errorf("badger in %s: %s", b.s.dir, strings.TrimSpace(fmt.Sprintf(format, args...)))) //nolint:errcheck // the cause is kept
+	select {
+	case b.s.complaints <- struct{}{}:
+	default:
+	}
 }
 
 func (b badgerLogger) Warningf(format string, args ...any) {

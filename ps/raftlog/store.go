@@ -49,8 +49,9 @@ type Store struct {
 	logs   map[*Log]struct{}
 	closed bool
 
-	cause  atomic.Pointer[error]
-	failed chan struct{}
+	cause      atomic.Pointer[error]
+	failed     chan struct{}
+	complaints chan struct{} // 1: Badger logged an error
 }
 
 type storeWrite struct {
@@ -74,13 +75,10 @@ func OpenStore(dir string, o Options) (*Store, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Store{
-		dir: dir, log: o.Logger, commit: make(latch, 1), logs: map[*Log]struct{}{}, failed: make(chan struct{}),
+		dir: dir, log: o.Logger, commit: make(latch, 1), logs: map[*Log]struct{}{}, failed: make(chan struct{}), complaints: make(chan struct{}, 1),
 	}
 	if err := s.open(); err != nil {
-		if s.db != nil {
-			err = errors.Join(err, s.db.Close())
-		}
-		closeFiles(s.witness, s.lock)
+		err = errors.Join(err, s.shut())
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
 	return s, nil
@@ -272,7 +270,8 @@ func (s *Store) detach(l *Log) {
 	delete(s.logs, l)
 }
 
-// Close closes the database. Close the logs opened on it first.
+// Close closes the database. Close the logs opened on it first. A database that Badger cannot write any more is left, and its lock with it, to the end
+// of the process, which is near.
 func (s *Store) Close() error {
 	s.commit.lock()
 	defer s.commit.unlock()
@@ -288,10 +287,31 @@ func (s *Store) Close() error {
 	}
 	s.queue = nil
 	s.mu.Unlock()
-	err := s.db.Close()
-	closeFiles(s.witness, s.lock)
-	if err != nil {
+	if err := s.shut(); err != nil {
 		return fmt.Errorf("close store %s: %w", s.dir, err)
 	}
 	return nil
+}
+
+// shut closes database and files. Badger tries for ever to write what it has, once a second, and logs an error each time: the first one that comes now
+// ends the wait.
+func (s *Store) shut() error {
+	if s.db == nil {
+		closeFiles(s.witness, s.lock)
+		return nil
+	}
+	select {
+	case <-s.complaints: // an older one
+	default:
+	}
+	db, over := s.db, make(chan error, 1)
+	go func() { over <- db.Close() }()
+	select {
+	case err := <-over:
+		closeFiles(s.witness, s.lock)
+		return err
+	case <-s.complaints:
+		closeFiles(s.witness)
+		return s.Err()
+	}
 }

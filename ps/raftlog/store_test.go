@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 func openStore(t *testing.T, dir string) *Store {
@@ -158,5 +159,27 @@ func TestDamagedDatabase(t *testing.T) {
 	t.Logf("refused %d, served %d right values", refused, served)
 	if refused == 0 || served == 0 {
 		t.Error("test proves nothing")
+	}
+}
+
+// TestStoreFolderGone: a store whose folder is taken away under it comes to its end, and nobody else gets it meanwhile.
+func TestStoreFolderGone(t *testing.T) {
+	dir := tempDir(t)
+	s, err := OpenStore(dir, Options{})
+	must(t, err)
+	must(t, s.Set("identity", []byte("me")))
+	must(t, os.RemoveAll(filepath.Join(dir, "badger")))
+	over := make(chan error, 1)
+	go func() { over <- s.Close() }()
+	select {
+	case err := <-over:
+		if err == nil || !strings.Contains(err.Error(), dir) {
+			t.Errorf("close: %v, want an error that names %s", err, dir)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("close does not end")
+	}
+	if _, err := OpenStore(dir, Options{}); !errors.Is(err, ErrInUse) {
+		t.Errorf("open what is not closed: %v", err)
 	}
 }
