@@ -64,7 +64,7 @@ func pair(t *testing.T, a, b link.PairFunc, stripes int) (comms [2]link.Comm, er
 // talk sends a message over a pair and ends it.
 func talk(t *testing.T, comms [2]link.Comm) {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	var run errgroup.Group
 	for _, c := range comms {

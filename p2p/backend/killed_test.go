@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	endsWithin = 10 * time.Second // a death is noticed at once, but the machine may be busy
-	streamed   = 1 << 20          // bytes of a message of those that never end
+	endsWithin = time.Minute // a death is noticed at once, but the machine may be busy
+	streamed   = 1 << 20     // bytes of a message of those that never end
 )
 
 // playEnd is rank 1 of a pair in a process of its own: it does nothing, or sends or receives messages for ever. Its first line says that it is there.

@@ -56,7 +56,7 @@ func TestRealSockets(t *testing.T) {
 	for _, unix := range []bool{false, true} {
 		t.Run(fmt.Sprintf("unix=%v", unix), func(t *testing.T) {
 			w, where := overSockets(t, echo(nil), unix)
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			var calls sync.WaitGroup
 			for i, n := range []int{0, 100, link.MaxInline, 1 << 20, 17 << 20, 3<<20 + 1} {

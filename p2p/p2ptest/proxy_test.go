@@ -3,9 +3,11 @@ package p2ptest_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"math/bits"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -44,15 +46,20 @@ func through(t *testing.T, p *p2ptest.Proxy, n int) []byte {
 		t.Fatal(err)
 	}
 	go func() { _, _ = conn.Write(make([]byte, n)) }()
-	_ = conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
-	got := make([]byte, n)
-	n, _ = io.ReadFull(conn, got)
+	got, taken := make([]byte, n), 0
+	for k, late := 0, time.Now().Add(time.Minute); err == nil && taken < n; {
+		_ = conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+		k, err = conn.Read(got[taken:])
+		if taken += k; errors.Is(err, os.ErrDeadlineExceeded) && p.Stalls.Load() == 0 && time.Now().Before(late) {
+			err = nil // the machine is busy
+		}
+	}
 	_ = conn.Close()
 	cancel()
 	if err := <-ended; err != nil {
 		t.Errorf("serve: %v", err)
 	}
-	return got[:n]
+	return got[:taken]
 }
 
 func TestProxy(t *testing.T) {

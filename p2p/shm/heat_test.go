@@ -55,7 +55,7 @@ func TestDriversStop(t *testing.T) {
 		got := make([]byte, len(want))
 		recv := comms[1].Irecv(0, p2p.Bytes(got))
 		send := comms[0].Isend(1, p2p.Bytes(want))
-		limit := time.After(5 * time.Second)
+		limit := time.After(time.Minute)
 		look := time.NewTicker(100 * time.Microsecond)
 		for !recv.Ended() { // not Done or Wait, which help
 			select {

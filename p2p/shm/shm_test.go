@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"hcclps/p2p"
 	"hcclps/p2p/inproc"
@@ -47,7 +46,7 @@ func connections(t *testing.T) map[string]func() (net.Conn, net.Conn) {
 // negotiate makes both ranks over two ends.
 func negotiate(tb testing.TB, a, b net.Conn, config [2]shm.Config) ([2]*shm.Comm, [2]error) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var comms [2]*shm.Comm
 	var errs [2]error

@@ -65,7 +65,7 @@ func network(t *testing.T, token string, ca *certs.Authority, trust ...*certs.Au
 // meet has one network dial the other, "ping" sent and "pong" answered. It returns what stopped each side.
 func meet(t *testing.T, dialler, acceptor Network, listen string) (dialled, accepted error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	l, err := acceptor.Listen(ctx, listen)
 	if err != nil {
@@ -91,7 +91,7 @@ func meet(t *testing.T, dialler, acceptor Network, listen string) (dialled, acce
 // say sends and receives, in the order of who is first, and closes.
 func say(conn net.Conn, out, in string, first bool) error {
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	if first {
 		if _, err := io.WriteString(conn, out); err != nil {
 			return err

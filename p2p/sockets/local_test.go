@@ -32,14 +32,14 @@ func serve(t *testing.T, l net.Listener, word string) {
 // ask is who answers at addr.
 func ask(t *testing.T, n Network, addr string) (word string, conn net.Conn) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	conn, err := n.Dial(ctx, addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := conn.Write([]byte("?")); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestWordsRightBehindTheDoor(t *testing.T) {
 			_ = conn.Close()
 		}
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	conn, err := n.Dial(ctx, "127.0.0.1:1")
 	if err != nil {

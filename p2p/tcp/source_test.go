@@ -24,7 +24,7 @@ func loopback(t *testing.T) (source, peer net.Conn) {
 		peer, err = l.Accept()
 	}
 	if err == nil {
-		err = source.SetDeadline(time.Now().Add(10 * time.Second))
+		err = source.SetDeadline(time.Now().Add(time.Minute))
 	}
 	if err != nil {
 		t.Fatal(err)
