@@ -150,7 +150,7 @@ func (l *Local) Run(ctx context.Context) (err error) {
 
 // With runs fn beside the servers: once they are ready, until it returns, with a
 // ctx that also ends when a server fails. It returns when all have ended.
-func (l *Local) With(ctx context.Context, fn func(ctx context.Context) error) error {
+func (l *Local) With(ctx context.Context, fn func(ctx context.Context) error) (err error) {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -163,15 +163,19 @@ func (l *Local) With(ctx context.Context, fn func(ctx context.Context) error) er
 	}()
 	ready, done := context.WithTimeout(ctx, localReady)
 	defer done()
-	err := l.Ready(ready)
-	if err == nil {
+	unready := l.Ready(ready)
+	if unready == nil {
 		err = fn(ctx)
 	}
 	stop()
-	if serr := <-served; serr != nil {
+	switch serr := <-served; {
+	case serr == nil:
+		return errors.Join(unready, err)
+	case unready != nil:
+		return serr // which is why
+	default:
 		return errors.Join(serr, err) // the cause first
 	}
-	return err
 }
 
 // logsRecord is the file in Dir that says where the logs of its cluster are.
