@@ -4,7 +4,11 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
 
+	"hcclps/ps/optim"
 	"hcclps/ps/wire"
 )
 
@@ -28,10 +32,31 @@ type Admit = wire.Admit
 type Evict = wire.Evict
 
 // ParseAdmit reads count:N, bloom:N[,BITS] or prob:P.
-func ParseAdmit(s string) (Admit, error) { return wire.ParseAdmit(s) }
+func ParseAdmit(s string) (Admit, error) {
+	a, err := wire.ParseAdmit(s)
+	return a, nearestKind(err, s, wire.AdmitKinds())
+}
 
 // ParseEvict reads rules with commas between them: ttl:24h, ttl:1000steps, lfu:STEPS, l2:NORM, rows:N, bytes:N.
-func ParseEvict(s string) (Evict, error) { return wire.ParseEvict(s) }
+func ParseEvict(s string) (Evict, error) {
+	e, err := wire.ParseEvict(s)
+	return e, nearestKind(err, s, wire.EvictKinds())
+}
+
+// nearestKind names, with a fault in rules, the nearest kind to the first that there is none of.
+func nearestKind(err error, rules string, kinds []string) error {
+	if err == nil {
+		return nil
+	}
+	for rule := range strings.SplitSeq(rules, ",") {
+		kind, _, _ := strings.Cut(rule, ":")
+		if _, number := strconv.ParseFloat(kind, 64); number == nil || kind == "" || slices.Contains(kinds, kind) {
+			continue // a number: the bits of a bloom
+		}
+		return fmt.Errorf("%w; nearest to %q is %s", err, kind, optim.Nearest(kind, kinds))
+	}
+	return err
+}
 
 // Init is an initializer by name, with its parameters: zeros, constant(value),
 // uniform(low, high), normal(mean, std), and others of ps/table.
@@ -146,6 +171,7 @@ func (c *Client) create(ctx context.Context, w wire.Table, init Init, opt Optimi
 
 // agree creates a table as described, or finds it.
 func (c *Client) agree(ctx context.Context, w wire.Table) (*handle, error) {
+	momentumCodec(&w)
 	made, err := c.store.agree(ctx, w)
 	if err != nil {
 		return nil, fmt.Errorf("create table %q: %w", w.Name, err)

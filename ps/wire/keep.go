@@ -30,6 +30,12 @@ const (
 	AdmitProb  = "prob"  // by chance, without memory
 )
 
+// AdmitKinds are the kinds of Admit.
+func AdmitKinds() []string { return []string{AdmitCount, AdmitBloom, AdmitProb} }
+
+// EvictKinds are the kinds of rules of Evict, as ParseEvict reads them.
+func EvictKinds() []string { return []string{"ttl", "lfu", "l2", "rows", "bytes"} }
+
 const (
 	// DefaultBloomBits is 2^24 counters: 16 MiB, enough for some millions of rare keys.
 	DefaultBloomBits = 24

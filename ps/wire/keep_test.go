@@ -31,6 +31,23 @@ func TestEvictIsParsed(t *testing.T) {
 	}
 }
 
+func TestKindsAreThoseThatAreParsed(t *testing.T) {
+	t.Parallel()
+	for _, kind := range wire.EvictKinds() {
+		if e, err := wire.ParseEvict(kind + ":5000steps"); kind == "ttl" && (err != nil || e == wire.Evict{}) {
+			t.Errorf("%s: %v", kind, err)
+		}
+		if e, err := wire.ParseEvict(kind + ":5000"); kind != "ttl" && (err != nil || e == wire.Evict{}) {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+	for _, kind := range wire.AdmitKinds() {
+		if a, err := wire.ParseAdmit(kind + ":1"); err != nil || a.Kind != kind {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+}
+
 func TestEvictBoundsItsBudget(t *testing.T) {
 	t.Parallel()
 	for _, e := range []wire.Evict{{Rows: 1 << 63}, {Rows: 1<<53 + 1}, {Bytes: 1 << 63}} {
