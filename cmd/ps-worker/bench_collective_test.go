@@ -14,7 +14,7 @@ import (
 
 func TestBenchOfCollectives(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	for _, how := range []string{
 		"allreduce --transport inproc --ranks 3 --dtype bfloat16 --redop avg",

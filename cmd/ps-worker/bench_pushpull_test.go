@@ -17,7 +17,7 @@ import (
 
 func TestBenchOfPushesAndPulls(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	for _, how := range [][]string{{"--transport", "shm"}, {"--transport", "tcp", "--replicas", "1"}, {"--transport", "unix", "--replicas", "3", "--parts", "2"}} {
 		code, stdout, stderr := command(ctx, append([]string{"bench", "pushpull", "--sizes", "4KiB,1000004", "--time", "20ms", "--rounds", "1", "--shards", "2", "--json", "--log-level", "info"}, how...)...)

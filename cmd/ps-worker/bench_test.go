@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 
 func TestBenchOfTwoProcesses(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	for _, transport := range []string{pairbench.Inproc, pairbench.Unix, pairbench.TLS} {
 		code, stdout, stderr := command(ctx, "bench", "p2p", "--transport", transport, "--sizes", "8,64KiB", "--time", "20ms", "--rounds", "1", "--json", "--bidir")

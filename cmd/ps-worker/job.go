@@ -378,8 +378,12 @@ func (j *job) embed(log *slog.Logger) error {
 	if !c.IsSet("replicas") {
 		replicas = min(replicas, max(n-1+n%2, 1)) // 1 server: 1, 2: 1, 3: 3
 	}
+	memory, err := program.Bytes("memory", c.String("memory"))
+	if err != nil {
+		return err
+	}
 	local, err := ps.NewLocal(ps.LocalConfig{
-		Servers: n, Replicas: replicas, Scratch: replicas == 0, Dir: c.String("dir"), Logger: log, Trace: j.profile.Recorder(),
+		Servers: n, Replicas: replicas, Scratch: replicas == 0, Dir: c.String("dir"), Memory: memory, Logger: log, Trace: j.profile.Recorder(),
 		Checkpoint: j.saves.servers(), Restore: j.saves.restore, RestoreWorld: j.saves.world(),
 	})
 	if err != nil {

@@ -44,6 +44,7 @@ func launchCommand() *cli.Command {
 			&cli.IntFlag{Name: "shards", Value: 4, Usage: "a power of two", EnvVars: env("shards")},
 			&cli.StringFlag{Name: "durability", Value: ps.QuorumMemory, Usage: ps.QuorumDisk + " or " + ps.QuorumMemory, EnvVars: env("durability")},
 			&cli.StringFlag{Name: "log-budget", Value: "8MiB", Usage: "log bytes a group", EnvVars: env("log-budget")},
+			&cli.StringFlag{Name: "memory", Usage: "memory budget of each server, such as 2GiB; default: what is free", EnvVars: env("memory")},
 			&cli.StringFlag{Name: "dir", Usage: "data `DIR`; default: a temporary one, removed at the end", EnvVars: env("dir")},
 			&cli.StringFlag{Name: "job", Usage: "`NAME` the workers share; default: random, or job with --dir", EnvVars: env("job")},
 			&cli.StringFlag{Name: "kill-leader-every", Usage: "kill the leader of the next group every `D` (a duration, or Nsteps)"},
@@ -136,7 +137,9 @@ func (l *launcher) check() error {
 			return err
 		}
 	}
-	return errors.Join(l.withoutServers(), l.checkCheckpoints())
+	_, badMemory := program.Bytes("memory", c.String("memory"))
+	_, badBudget := program.Bytes("log-budget", c.String("log-budget"))
+	return errors.Join(badMemory, badBudget, program.OneOf("--durability", c.String("durability"), ps.QuorumDisk, ps.QuorumMemory), l.withoutServers(), l.checkCheckpoints())
 }
 
 // parse reads how processes speak, what hurts them, and finds their programs.

@@ -28,7 +28,7 @@ type running struct {
 // underway starts a job whose workers are to be hurt.
 func underway(t *testing.T, bin string, launch, train []string) *running {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	worker := filepath.Join(bin, "ps-worker")
 	args := slices.Concat([]string{"launch", "-n", "3"}, launch, []string{"--", worker, "train", "--json", "--step-delay", "15ms"}, train)

@@ -105,7 +105,7 @@ func (l *launcher) withoutServers() error {
 	if l.c.Int("servers") > 0 {
 		return nil
 	}
-	for _, flag := range []string{"replicas", "shards", "durability", "log-budget", "kill-leader-every", "ps-server", "server-devices", "checkpoint-dir", "checkpoint-every", "checkpoint-keep", "checkpoint-rate", "restore"} {
+	for _, flag := range []string{"replicas", "shards", "durability", "log-budget", "memory", "kill-leader-every", "ps-server", "server-devices", "checkpoint-dir", "checkpoint-every", "checkpoint-keep", "checkpoint-rate", "restore"} {
 		if l.c.IsSet(flag) {
 			return program.Usage("--%s is for servers, of which there are none: --servers 0", flag)
 		}

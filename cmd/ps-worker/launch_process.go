@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -337,14 +337,25 @@ func findProgram(path string) (string, error) {
 	return p, nil
 }
 
+// freePort is a port of loopback at which nobody listens, for a process that is to be started. The system does not give it to who asks for any port,
+// so nobody gets it by chance in the meantime.
 func freePort() (int, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a local port, at once
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
+	const lowest, tries = 10_000, 100
+	beyond := 32_768
+	if b, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {
+		_, _ = fmt.Sscan(string(b), &beyond)
 	}
-	_, port, err := net.SplitHostPort(ln.Addr().String())
-	if err := errors.Join(err, ln.Close()); err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
+	if beyond <= lowest {
+		beyond = 32_768
 	}
-	return strconv.Atoi(port)
+	var last error
+	for range tries {
+		port := lowest + rand.IntN(beyond-lowest)
+		ln, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+		if err == nil {
+			return port, ln.Close()
+		}
+		last = err
+	}
+	return 0, fmt.Errorf("find a free port between %d and %d: %w", lowest, beyond, last)
 }

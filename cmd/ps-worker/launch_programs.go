@@ -37,6 +37,9 @@ func (l *launcher) server(i int) process {
 		"--replicas", strconv.Itoa(l.replicas()), "--shards", strconv.Itoa(l.c.Int("shards")), "--durability", l.c.String("durability"),
 		"--log-budget", l.c.String("log-budget"), "--token-file", l.token, "--allow-same-host", "--log-level", l.c.String("log-level"), "--log-format", l.c.String("log-format"),
 	}
+	if memory := l.c.String("memory"); memory != "" {
+		args = append(args, "--memory", memory)
+	}
 	args = append(args, l.checkpointArgs()...)
 	if path := l.c.String("profile"); path != "" {
 		args = append(args, "--profile", program.PartOf(path, name))

@@ -41,7 +41,7 @@ func clickData(t *testing.T) string {
 
 func launched(t *testing.T, bin string, flags, train []string) report {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	args := append(append([]string{"launch", "-n", "2"}, flags...), "--", filepath.Join(bin, "ps-worker"), "train", "--json")
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "ps-worker"), append(args, train...)...)
@@ -122,7 +122,7 @@ func TestInterruptedLaunchLeavesNothingAndResumes(t *testing.T) {
 	worker := filepath.Join(bin, "ps-worker")
 	t.Cleanup(func() { forget(t, dir) })
 	args := []string{"launch", "-n", "2", "--dir", dir, "--", worker, "train", "--data", data, "--epochs", "10", "--batch", "64", "--json"}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, worker, append(args, "--step-delay", "20ms")...)
 	var errs syncBuffer

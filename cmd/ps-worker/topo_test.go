@@ -22,7 +22,7 @@ func TestTopoMeasuresProcessesAndServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var roads []road
 	err = l.With(ctx, func(ctx context.Context) error {

@@ -37,6 +37,7 @@ func trainCommand() *cli.Command {
 			&cli.IntFlag{Name: "embedded", Usage: "run `N` servers in this process", EnvVars: env("embedded")},
 			&cli.IntFlag{Name: "replicas", Value: 3, Usage: "embedded: copies of each group, 1, 3 or 5; 0: scratch", EnvVars: env("replicas")},
 			&cli.StringFlag{Name: "dir", Usage: "embedded: data `DIR`; default: a temporary one, removed at the end", EnvVars: env("dir")},
+			&cli.StringFlag{Name: "memory", Usage: "embedded: memory budget of each server, such as 2GiB; default: a share of half of what is free", EnvVars: env("memory")},
 			&cli.StringFlag{Name: "sync", Value: "bsp", Usage: "bsp, ssp:N or asp", EnvVars: env("sync")},
 			&cli.IntFlag{Name: "epochs", Usage: "passes over the data; default: by model", EnvVars: env("epochs")},
 			&cli.IntFlag{Name: "batch", Usage: "rows a step and worker; default: by model", EnvVars: env("batch")},
