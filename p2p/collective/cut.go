@@ -45,7 +45,12 @@ func pieces(n, piece int) int { return max(1, (n+piece-1)/piece) }
 
 // piece is the k-th of count pieces of b, cut between elements of some width.
 func piece(b []byte, width, k, count int) []byte {
-	n := len(b) / width
-	lo, hi := n*k/count*width, n*(k+1)/count*width
+	lo, hi := span(len(b), width, k, count)
 	return b[lo:hi:hi]
+}
+
+// span is where the k-th of count pieces of n bytes begins and ends.
+func span(n, width, k, count int) (lo, hi int) {
+	n /= width
+	return n * k / count * width, n * (k + 1) / count * width
 }

@@ -17,9 +17,6 @@ const (
 	SharedThreshold  = 4 << 20
 )
 
-// mostAllocated bounds the bytes of flat buffers that a Fusion takes of the group's memory, which are there for good.
-const mostAllocated = 64 << 20
-
 // FusionConfig says what a Fusion reduces. All ranks have the same.
 type FusionConfig struct {
 	DType     p2p.DType
@@ -35,10 +32,12 @@ type FusionConfig struct {
 // can vouch for the order.
 //
 // Tensors that are added in the order in which they lie in one piece of memory, without gaps, are reduced where they lie: so let gradients be slices of one
-// slice, in the order in which they become ready. Others are copied into a flat buffer and back, which takes longer than their reduction where ranks share memory.
+// slice, in the order in which they become ready, of [Group.Alloc] if possible. Others are copied into a flat buffer and back; but where all ranks share memory, into
+// which each piece of them is copied anyway.
 type Fusion struct {
-	g   *Group
-	cfg FusionConfig
+	g      *Group
+	cfg    FusionConfig
+	strips bool // tensors that lie apart are reduced where they lie
 
 	mu   sync.Mutex // held while a bucket is filled and posted, which keeps the order
 	open *Bucket    // being filled; nil: none
@@ -46,18 +45,15 @@ type Fusion struct {
 	sizes []int // to work in
 
 	freeing sync.Mutex
-	free    [][]byte   // flat buffers that no bucket uses
-	lists   [][][]byte // and lists of tensors
-
-	allocated int // bytes of flat buffers that are the group's
+	free    [][]byte // flat buffers that no bucket uses
+	lists   []*strip // and lists of tensors
 }
 
 // Bucket is tensors that are reduced together. Any number of goroutines may wait for it.
 type Bucket struct {
 	run     []byte // all tensors, while they lie one behind the other
-	flat    []byte // else their copies
-	tensors [][]byte
-	used    int
+	flat    []byte // else their copies, if they need one
+	tensors *strip
 	work    atomic.Pointer[Work] // nil until it is posted
 	done    chan struct{}
 	err     error     // written before done is closed, like
@@ -81,7 +77,7 @@ func (g *Group) Fuse(cfg FusionConfig) (*Fusion, error) {
 	if a.err != nil {
 		return nil, fmt.Errorf("make fusion: %w", a.err)
 	}
-	return &Fusion{g: g, cfg: cfg}, nil
+	return &Fusion{g: g, cfg: cfg, strips: a.call.Wire == 0 && g.strips(cfg.DType, cfg.Reduction)}, nil
 }
 
 // Add takes a tensor that is ready. It belongs to the group until the Bucket has ended; then it holds the result. A bucket that is full is
@@ -104,7 +100,7 @@ func (f *Fusion) Add(tensor p2p.Buffer) *Bucket {
 		b.work.Store(f.reduce(tensor, 0, b.end))
 		return b
 	}
-	if f.open != nil && f.open.used+len(data) > f.cfg.Threshold {
+	if f.open != nil && f.open.tensors.len()+len(data) > f.cfg.Threshold {
 		f.post()
 	}
 	if f.open == nil {
@@ -112,7 +108,7 @@ func (f *Fusion) Add(tensor p2p.Buffer) *Bucket {
 	}
 	b := f.open
 	f.put(b, data)
-	if b.used == f.cfg.Threshold {
+	if b.tensors.len() == f.cfg.Threshold {
 		f.post()
 	}
 	return b
@@ -120,21 +116,24 @@ func (f *Fusion) Add(tensor p2p.Buffer) *Bucket {
 
 // put adds a tensor to the open bucket.
 func (f *Fusion) put(b *Bucket, data []byte) {
-	b.tensors = append(b.tensors, data)
+	used := b.tensors.len()
 	switch {
-	case b.flat != nil:
-		copy(b.flat[b.used:], data)
-	case b.used == 0:
+	case used == 0:
 		b.run = data
+	case b.flat != nil:
+		copy(b.flat[used:], data)
+	case b.run == nil: // a strip
 	case adjoins(b.run, data):
-		b.run = b.run[:b.used+len(data)]
+		b.run = b.run[:used+len(data)]
 	default:
-		b.flat = f.take()
-		copy(b.flat, b.run)
-		copy(b.flat[b.used:], data)
+		if !f.strips {
+			b.flat = f.take()
+			copy(b.flat, b.run)
+			copy(b.flat[used:], data)
+		}
 		b.run = nil
 	}
-	b.used += len(data)
+	b.tensors.add(data)
 }
 
 // adjoins says whether b lies right behind a, in the same slice.
@@ -156,24 +155,25 @@ func (f *Fusion) post() {
 	b := f.open
 	f.open = nil
 	f.sizes = f.sizes[:0]
-	for _, t := range b.tensors {
+	for _, t := range b.tensors.tensors {
 		f.sizes = append(f.sizes, len(t))
 	}
-	data := b.run
-	if b.flat != nil {
-		data = b.flat[:b.used]
-	}
-	b.work.Store(f.reduce(p2p.Bytes(data), digest(f.sizes), func(err error) {
-		at := 0
-		for _, t := range b.tensors {
-			if err == nil && b.flat != nil {
-				copy(t, b.flat[at:])
-			}
-			at += len(t)
+	tag := digest(f.sizes)
+	after := func(err error) {
+		if err == nil && b.flat != nil {
+			b.tensors.scatter(b.flat[:b.tensors.len()], 0)
 		}
 		f.give(b)
 		b.end(err)
-	}))
+	}
+	switch {
+	case b.flat != nil:
+		b.work.Store(f.reduce(p2p.Bytes(b.flat[:b.tensors.len()]), tag, after))
+	case b.run != nil || b.tensors.len() == 0:
+		b.work.Store(f.reduce(p2p.Bytes(b.run), tag, after))
+	default:
+		b.work.Store(f.g.allReduceStrip(b.tensors, f.cfg.DType, f.cfg.Reduction, tag, after))
+	}
 }
 
 // reduce does an AllReduce in place.
@@ -192,16 +192,10 @@ func (f *Fusion) take() []byte {
 		f.free = f.free[:n-1]
 		return b
 	}
-	if f.g.all.shared != nil && f.allocated+f.cfg.Threshold <= mostAllocated { // what is copied there need not be copied again
-		f.allocated += f.cfg.Threshold
-		if b, err := f.g.Alloc(f.cfg.Threshold); err == nil {
-			return b.Host()
-		}
-	}
 	return make([]byte, f.cfg.Threshold)
 }
 
-func (f *Fusion) list() [][]byte {
+func (f *Fusion) list() *strip {
 	f.freeing.Lock()
 	defer f.freeing.Unlock()
 	if n := len(f.lists); n > 0 {
@@ -209,7 +203,7 @@ func (f *Fusion) list() [][]byte {
 		f.lists = f.lists[:n-1]
 		return l
 	}
-	return nil
+	return new(strip)
 }
 
 // give takes back what a bucket has used.
@@ -219,7 +213,9 @@ func (f *Fusion) give(b *Bucket) {
 	if b.flat != nil {
 		f.free = append(f.free, b.flat)
 	}
-	f.lists = append(f.lists, b.tensors[:0])
+	clear(b.tensors.tensors)
+	b.tensors.tensors, b.tensors.ends = b.tensors.tensors[:0], b.tensors.ends[:0]
+	f.lists = append(f.lists, b.tensors)
 	b.run, b.flat, b.tensors = nil, nil, nil
 }
 

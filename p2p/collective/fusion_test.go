@@ -155,3 +155,59 @@ func TestFusionRefuses(t *testing.T) {
 		t.Errorf("5 bytes of float32: %v", err)
 	}
 }
+
+// Where ranks share memory tensors that lie apart are reduced in place, beside ranks whose tensors lie in one piece, of the heap or of the group.
+func TestFusionOfStrips(t *testing.T) {
+	sizes := []int{3, 0, 100, 1, 5000, 64, 2000, 64, 7, 900, 1024, 1023, 1, 2, 0} // elements
+	total := 0
+	for _, n := range sizes {
+		total += n
+	}
+	for _, c := range []struct{ ranks, piece, threshold int }{{2, 64, 1 << 20}, {3, 4096, 1 << 20}, {4, 0, 1 << 20}, {5, 0, 4096}, {3, 128, 9000}} {
+		for _, k := range []kind{{p2p.Float32, collective.Avg}, {p2p.BFloat16, collective.Sum}, {p2p.Int64, collective.Max}} {
+			w := sharedWorld(t, c.ranks, nil, func(_ int, cfg *collective.Config) { cfg.Piece = c.piece })
+			var whole [][]byte
+			for r := range c.ranks {
+				whole = append(whole, tensor(k.t, total, uint64(r)))
+			}
+			want := reduced(k.t, k.r, whole)
+			err := w.each(func(r int, g *collective.Group) error {
+				f, err := g.Fuse(collective.FusionConfig{DType: k.t, Reduction: k.r, Threshold: c.threshold})
+				if err != nil {
+					return err
+				}
+				memory := p2p.Bytes(make([]byte, len(want)))
+				if r == 2 {
+					if memory, err = g.Alloc(len(want)); err != nil {
+						return err
+					}
+				}
+				for turn := range 3 { // lists are used again
+					all := memory.Host()
+					copy(all, whole[r])
+					var parts [][]byte
+					var last *collective.Bucket
+					for i, n := range sizes {
+						part := all[:n*k.t.Size()]
+						if all = all[len(part):]; r == 0 || r == 3 && i%4 == turn {
+							part = bytes.Clone(part) // elsewhere
+						}
+						parts = append(parts, part)
+						last = f.Add(p2p.Bytes(part))
+					}
+					f.Flush()
+					if err := last.Wait(t.Context()); err != nil {
+						return err
+					}
+					if !bytes.Equal(bytes.Join(parts, nil), want) {
+						t.Errorf("%d ranks, pieces of %d, buckets of %d, %v: wrong at rank %d", c.ranks, c.piece, c.threshold, k, r)
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

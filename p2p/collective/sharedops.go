@@ -8,7 +8,7 @@ package collective
 // Cost: two copies and a reading of all; with dst and src in shared memory a reading of all and a writing of n bytes a rank.
 func sharedAllReduce(t team, v vector, src, dst []byte) error {
 	s, p := t.shared, t.size()
-	if t.whole(v, len(src)) && len(src)*(p-1) <= sharedTiny {
+	if t.atOnce(v, len(src)) {
 		return t.tinily(src, func() {
 			t.foldShown(v, dst, src, len(src), func(b []byte) []byte { return b })
 			v.finish(dst, v.over)
@@ -54,8 +54,7 @@ func sharedAllReduce(t team, v vector, src, dst []byte) error {
 
 // showOthers copies what other ranks reduce of a piece.
 func showOthers(slot, b []byte, width, me, p int) {
-	lo := len(b) / width * me / p * width
-	hi := len(b) / width * (me + 1) / p * width
+	lo, hi := span(len(b), width, me, p)
 	copy(slot, b[:lo])
 	copy(slot[hi:], b[hi:])
 }
@@ -107,6 +106,11 @@ func (v vector) room(p int) int {
 // whole says whether a message of n bytes is shown whole. A call has one such message, so it must be the only thing that is shown in it.
 func (t team) whole(v vector, n int) bool {
 	return n <= min(v.piece, tiny) && t.call.Algorithm.Level0 == Auto
+}
+
+// atOnce says whether a message of n bytes is reduced in a single step, in which everyone reads those of all others.
+func (t team) atOnce(v vector, n int) bool {
+	return t.whole(v, n) && n*(t.size()-1) <= sharedTiny
 }
 
 // sharedTiny is the most bytes that a rank reads of all others in a single step.
@@ -188,7 +192,7 @@ func sharedReduceScatter(t team, v vector, src, out []byte, parts cut) error {
 // sharedReduce leaves the reduction of every src in out at root, which may be src there; it is not used elsewhere.
 func sharedReduce(t team, v vector, src, out []byte, root int) error {
 	s, p := t.shared, t.size()
-	if t.whole(v, len(src)) && len(src)*(p-1) <= sharedTiny {
+	if t.atOnce(v, len(src)) {
 		return t.tinily(src, func() {
 			if s.me == root {
 				t.foldShown(v, out, src, len(src), func(b []byte) []byte { return b })
