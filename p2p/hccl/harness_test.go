@@ -17,7 +17,7 @@ import (
 	"hcclps/p2p/hccl/sim"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // TestMain plays a role, or runs the tests and removes the simulator that they built.
 func TestMain(m *testing.M) {
@@ -50,7 +50,7 @@ func needSim(t testing.TB) {
 			return // there is one already
 		}
 		if simDir, errSim = os.MkdirTemp("", "hccl-sim-"); errSim == nil { //nolint:usetesting // it outlives the test
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 			defer cancel()
 			simLib, errSim = sim.Build(ctx, simDir)
 		}

@@ -72,7 +72,7 @@ func playRole(text string) int {
 		say("error", err)
 		return 1
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	d, err := hccl.Open(hccl.Config{Device: r.Device})
 	if err != nil {

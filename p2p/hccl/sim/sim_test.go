@@ -116,10 +116,10 @@ func (e end) String() string {
 	return fmt.Sprintf("exit %d signal %d after %v: %s", e.code, e.signal, e.took.Round(time.Millisecond), e.stderr)
 }
 
-// start runs all ranks to their end, which comes within a minute.
+// start runs all ranks to their end, which comes within minutes.
 func (w world) start(t *testing.T) []end {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	root := filepath.Join(t.TempDir(), "root")
 	ends := make([]end, w.size)

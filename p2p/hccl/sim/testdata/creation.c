@@ -86,7 +86,7 @@ static void missing_rank(int argc, char **argv)
     double began = seconds();
     WANT(HcclCommInitRootInfo(3, &info, r.rank * 2, &r.comm), HCCL_E_INTERNAL);
     SAYS("missing ranks: 1");
-    CHECK(seconds() - began > 0.6 && seconds() - began < 10);
+    CHECK(seconds() - began > 0.6 && seconds() - began < 100);
 }
 
 // The root is gone before its guest comes.
