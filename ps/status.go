@@ -1,7 +1,6 @@
 package ps
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -73,13 +72,13 @@ func (s *Server) leaderless() string {
 		}
 		here = leader == s.self.ID
 		if leader == "" && !leads || here && !leads {
-			lacking = append(lacking, fmt.Sprint(id))
+			lacking = append(lacking, layout.GroupName(id))
 		}
 	}
 	if len(lacking) == 0 {
 		return ""
 	}
-	return "no leader yet in groups " + strings.Join(lacking, ", ")
+	return "no leader yet of " + strings.Join(lacking, ", ")
 }
 
 // now is the time without what JSON does not carry.

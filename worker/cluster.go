@@ -249,5 +249,5 @@ func groupName(g uint32) string {
 	if g == layout.MetaGroup {
 		return "the meta group"
 	}
-	return fmt.Sprintf("shard %d", g-1)
+	return layout.GroupName(g)
 }

@@ -23,6 +23,8 @@ func statusCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "status",
 		Usage: "show servers, groups, jobs, what carries bulk and why, and who waits for whom",
+		Description: "BYTES is all memory of tables, MEMORY what of it and of the cold store counts against the OF bytes that --memory leaves for rows, DISK the cold store's files.\n" +
+			"A shard is a Raft group: --json and logs count groups, in which 0 is meta, and shard 0 is group 1.",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.BoolFlag{Name: "waiting", Usage: "show who waits for whom, and since when"},
 			&cli.BoolFlag{Name: "json", Usage: "for machines"},
@@ -79,7 +81,7 @@ func askingClient(c *cli.Context) (*link.Client, error) {
 
 func render(w io.Writer, views []program.ServerView, waiting bool) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "SERVER\tADDRESS\tUP\tLEADS\tGROUPS\tROWS\tBYTES\tOF\tCOLD ROWS\tMISSES\tDISK")
+	fmt.Fprintln(tw, "SERVER\tADDRESS\tUP\tLEADS\tGROUPS\tROWS\tBYTES\tMEMORY\tOF\tCOLD ROWS\tMISSES\tDISK")
 	for _, v := range views {
 		if v.Status == nil {
 			fmt.Fprintf(tw, "?\t%s\t%s\n", v.Addr, v.Err)
@@ -92,8 +94,8 @@ func render(w io.Writer, views []program.ServerView, waiting bool) error {
 				leads++
 			}
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%v\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", s.Name, s.Addr, s.Uptime.Round(time.Second), leads, len(s.Groups),
-			s.Rows, s.Memory.Used, s.Memory.Limit, s.Memory.ColdRows, s.Memory.Misses, s.Memory.Disk)
+		fmt.Fprintf(tw, "%s\t%s\t%v\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", s.Name, s.Addr, s.Uptime.Round(time.Second), leads, len(s.Groups),
+			s.Rows, s.Bytes, s.Memory.Used, s.Memory.Limit, s.Memory.ColdRows, s.Memory.Misses, s.Memory.Disk)
 	}
 	groups(tw, views)
 	pairs(tw, views)
@@ -107,11 +109,7 @@ func render(w io.Writer, views []program.ServerView, waiting bool) error {
 func groups(w io.Writer, views []program.ServerView) {
 	fmt.Fprintln(w, "\nGROUP\tLEADER\tTERM\tAPPLIED\tLOG\tJOB\tCLOCK\tPUSHES\tWORKERS")
 	for _, l := range led(views) {
-		name := fmt.Sprintf("shard %d", int(l.Group)-1)
-		if l.Group == layout.MetaGroup {
-			name = "meta"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d", name, l.server, l.Term, l.Applied, l.LogBytes)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d", layout.GroupName(l.Group), l.server, l.Term, l.Applied, l.LogBytes)
 		for i, j := range l.Jobs {
 			if i > 0 {
 				fmt.Fprint(w, "\n\t\t\t\t")
@@ -148,7 +146,7 @@ func waits(w io.Writer, views []program.ServerView) {
 	for _, l := range led(views) {
 		for _, j := range l.Jobs {
 			for _, wait := range j.Waiting {
-				fmt.Fprintf(w, "%s\t%s\t%s of job %s (group %d)\t%v\n", wait.Who, strings.Join(wait.For, ", "), wait.What, j.Job, l.Group, wait.Since.Round(time.Millisecond))
+				fmt.Fprintf(w, "%s\t%s\t%s of job %s (%s)\t%v\n", wait.Who, strings.Join(wait.For, ", "), wait.What, j.Job, layout.GroupName(l.Group), wait.Since.Round(time.Millisecond))
 			}
 		}
 	}

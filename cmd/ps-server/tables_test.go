@@ -62,6 +62,12 @@ func TestTablesAndRowsAreShown(t *testing.T) {
 	if row := "job  items  keys x 2  1     1         3        0        2        "; err != nil || !strings.Contains(out, row) || !strings.Contains(out, "count:2  rows:1024") {
 		t.Errorf("%v\n%s\nhas no %q", err, out, row)
 	}
+	out, err = said(t, "status", "--waiting", "--servers", addr)
+	for _, want := range []string{" ROWS BYTES MEMORY OF ", " meta 001 ", " shard 1 001 ", " job 2 2 worker-0:1/2 ", " WHO WAITS FOR "} {
+		if err != nil || !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
+			t.Errorf("status: %v\n%s\nhas no %q", err, out, want)
+		}
+	}
 	for _, c := range []struct{ args, want string }{
 		{"items 2", "last written in step 1, by job/worker-0; 1 sightings"},
 		{"items 9223372036854775808 --job job", "not there: pulls answer the initial row; 1 sightings, admitted by count:2"},

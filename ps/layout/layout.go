@@ -179,6 +179,14 @@ func (l Layout) Addrs(group uint32) []string {
 // GroupOf is the Raft group of a shard, by its index.
 func GroupOf(shard int) uint32 { return uint32(shard) + 1 }
 
+// GroupName is a Raft group as people know it: meta, or a shard by its index.
+func GroupName(group uint32) string {
+	if group == MetaGroup {
+		return "meta"
+	}
+	return fmt.Sprintf("shard %d", group-1)
+}
+
 // Member finds a server by id.
 func (l Layout) Member(id string) (Member, bool) {
 	i := slices.IndexFunc(l.Members, func(m Member) bool { return m.ID == id })

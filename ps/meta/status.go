@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"hcclps/ps/layout"
 	"hcclps/ps/wire"
 )
 
@@ -46,7 +47,7 @@ func (l *leader) saves(job string) []wire.Wait {
 	w := wire.Wait{Who: "meta group", What: fmt.Sprintf("checkpoint %d, before step %d", s.id, s.step), Since: time.Since(s.since)}
 	for _, group := range slices.Sorted(maps.Keys(s.parts)) {
 		if p := s.parts[group]; p.State != wire.PartDone {
-			w.For = append(w.For, fmt.Sprintf("group %d (%s)", group, p.State))
+			w.For = append(w.For, fmt.Sprintf("%s (%s)", layout.GroupName(group), p.State))
 		}
 	}
 	if len(w.For) == 0 {
@@ -80,7 +81,7 @@ func (l *leader) waiting(job string) []wire.Wait {
 	defer p.mu.Unlock()
 	w := wire.Wait{Who: "meta group", What: p.what, Since: time.Since(p.since)}
 	for _, group := range p.on {
-		w.For = append(w.For, fmt.Sprintf("group %d", group))
+		w.For = append(w.For, layout.GroupName(group))
 	}
 	return []wire.Wait{w}
 }
