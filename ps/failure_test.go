@@ -452,7 +452,7 @@ func TestRealSockets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	run, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)

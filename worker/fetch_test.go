@@ -53,7 +53,7 @@ func meet(other <-chan struct{}) error {
 	select {
 	case <-other:
 		return nil
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		return errors.New("the next batch is not fetched beside the model")
 	}
 }

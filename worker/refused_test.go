@@ -36,7 +36,7 @@ func TestRefusalAtTheDoorIsFinal(t *testing.T) {
 func TestTransportThatCannotBeHadIsFinal(t *testing.T) {
 	c := connect(t, cluster(t), worker.Config{Job: "j", Bulk: backend.Config{Transport: backend.SHM, NoFallback: true}, Deadline: time.Hour})
 	defer c.Abandon()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	const elements = 1 << 18
 	dense, err := c.Dense(ctx, "d", []int{elements}, worker.DenseSpec{Optimizer: worker.Optimizer{Name: "sgd"}})

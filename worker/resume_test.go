@@ -66,7 +66,7 @@ func life(t *testing.T, dir, durability string, dieAt uint64) (digest string, er
 	if err != nil {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("one life took too long"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Minute, errors.New("one life took too long"))
 	defer cancel()
 	ctx, die := context.WithCancelCause(ctx)
 	served := make(chan error, 1)

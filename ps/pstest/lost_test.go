@@ -86,7 +86,10 @@ func (b *bench) refused() {
 // none must have one.
 func (b *bench) leaderless(always bool) {
 	b.t.Helper()
-	end := time.After(20 * time.Second)
+	end := time.After(2 * time.Minute)
+	if always {
+		end = time.After(20 * time.Second)
+	}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
