@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 
 	"hcclps/ps/wire"
 )
@@ -31,7 +32,6 @@ func (r *replica) coded(step uint64, own []wire.Section) ([]wire.Section, error)
 	if own, err = q.pack(r.coders, step, own); err != nil {
 		return nil, err
 	}
-	r.counters.pushedBytes.Add(uint64(q.bytes))
 	r.counters.pushedRaw.Add(uint64(q.raw))
 	for i, s := range own {
 		k, err := r.coderOf(s.Table)
@@ -50,10 +50,10 @@ func (r *replica) coded(step uint64, own []wire.Section) ([]wire.Section, error)
 	return own, nil
 }
 
-// coderOf is that of a table, nil where its gradients travel as they are, or in halves.
+// coderOf is that of a table, nil where its gradients travel as they are in the next step, or in halves.
 func (r *replica) coderOf(table uint32) (*coder, error) {
 	t := r.table(table)
-	if t.sum != nil && halves(&t.Spec) != 0 {
+	if t.sum != nil && !t.squeezes() {
 		return nil, nil
 	}
 	return r.coders.of(&t.Spec)
@@ -77,5 +77,13 @@ func (r *replica) exchangeCodes(ctx context.Context, o *round) error {
 		}
 	}
 	r.codec = o.heads[0].codec
-	return r.squeeze.exchange(ctx, r.peers, r.coders, o.heads[0].step)
+	if len(r.squeeze.tensors) == 0 {
+		return nil
+	}
+	n, err := r.squeeze.fill(r.coders, o, r.divisor(o))
+	if err != nil {
+		return errors.Join(err, r.peers.group.Close()) // the others wait for what will not come
+	}
+	r.counters.pushedBytes.Add(uint64(n))
+	return r.squeeze.exchange(ctx, r.peers, r.coders, o)
 }

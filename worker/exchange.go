@@ -218,7 +218,8 @@ func (r *replica) sort(o *round) error {
 		o.bodies[rank] = kept
 	}
 	if r.squeeze != nil {
-		o.sums = append(o.sums, r.squeeze.summed()...)
+		gradients, momenta := r.squeeze.summed()
+		o.sums, o.momenta = append(o.sums, gradients...), momenta
 	}
 	for _, id := range r.order[:known] {
 		if t := r.table(id); absent[id] < len(o.heads) {

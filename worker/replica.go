@@ -125,7 +125,7 @@ func (r *replica) hold(tables []*held) {
 }
 
 func (r *replica) newHeld(w wire.Table) (*held, error) {
-	t, err := update.New(w, update.Config{Budget: r.budget})
+	t, err := update.New(w, update.Config{Budget: r.budget, Momenta: true})
 	if err != nil {
 		return nil, err
 	}

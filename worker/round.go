@@ -18,6 +18,8 @@ type round struct {
 	bodies [][]wire.Section
 	sums   []wire.Section // of dense tensors that were summed already
 	there  time.Time      // when all workers were
+
+	momenta []wire.Section // of those that want them
 }
 
 // loss is that of all workers.
@@ -68,11 +70,7 @@ func (r *replica) apply(ctx context.Context, o *round) error {
 	}
 	all := o.withSums(merged)
 	slices.SortFunc(all, func(a, b wire.Section) int { return cmp.Compare(a.Table, b.Table) })
-	divisor := o.rows()
-	if r.cfg.Sum {
-		divisor = 1
-	}
-	if divisor > 0 {
+	if divisor := r.divisor(o); divisor > 0 {
 		q, err := r.reducer.Divided(all, divisor, false)
 		if err != nil {
 			return &RefusedError{wire.Refused, err.Error()}
@@ -82,7 +80,11 @@ func (r *replica) apply(ctx context.Context, o *round) error {
 				return err
 			}
 		}
-		if err := r.update(ctx, step, q.Sections); err != nil {
+		sections, err := r.momenta(o, q.Sections)
+		if err != nil {
+			return err
+		}
+		if err := r.update(ctx, step, sections); err != nil {
 			return err
 		}
 	}
@@ -93,6 +95,14 @@ func (r *replica) apply(ctx context.Context, o *round) error {
 	r.counters.pushes.Add(1)
 	r.moveTo(step + 1)
 	return nil
+}
+
+// divisor is what sums over the rows of a step are divided by; 0: there are none.
+func (r *replica) divisor(o *round) uint64 {
+	if r.cfg.Sum {
+		return 1
+	}
+	return o.rows()
 }
 
 // update touches the tables: all of a step, since it has been checked.
@@ -116,6 +126,7 @@ func (r *replica) update(ctx context.Context, step uint64, sections []wire.Secti
 			return err
 		}
 	}
+	r.settleOrder()
 	return nil
 }
 

@@ -10,22 +10,23 @@ import (
 	"hcclps/compress"
 	"hcclps/internal/vec"
 	"hcclps/p2p"
+	"hcclps/ps/optim"
 	"hcclps/ps/update"
 	"hcclps/ps/wire"
 )
 
 // squeeze sums dense tensors whose codecs keep a residual, with codes in both directions (Tang et al. 2019, DoubleSqueeze). The blocks of all such tensors, one behind the other,
 // are cut into as many runs as there are workers, and each worker owns one: all send it the codes of their gradients of that, it adds them in the order of ranks, and gives back the
-// code of the sum to all, itself included. So all have the same bits. What codes do not hold stays where they are made, for the next step.
+// code of the sum to all, itself included. So all have the same bits. What codes do not hold stays where they are made, for the next step. Of tensors that learn by 1-bit Adam it is
+// momenta that are summed so: see momentum.go.
 //
 // A parcel is u64 bytes, and as many bytes of sections. Parcels of an exchange are as long as the longest may be, which all workers know.
 type squeeze struct {
 	rank, size int
 	tensors    []*squeezed   // ascending id
-	parts      []int         // most bytes of a parcel for each owner
 	out, in    []byte        // of the way there
 	sums, all  []byte        // of the way back
-	bytes, raw int           // of this worker's codes in the step, and of what they stand for
+	raw        int           // bytes that this worker's codes of the step stand for
 	link       compress.Link // as the last exchange has found it
 	reader     update.Reducer
 }
@@ -37,6 +38,11 @@ type squeezed struct {
 	back  *compress.Feedback // of the sums of what this worker owns
 	first []int32            // block where the run of each owner begins, and behind the last
 	given int                // workers that have given a gradient in this step
+	gives bool               // this one does
+
+	momentum bool      // of which codes are, not of gradients
+	gradient []float32 // this worker's, of which a part of the momentum is to be made
+	gave     []bool    // by rank: who has given one
 }
 
 const (
@@ -45,13 +51,19 @@ const (
 	leastMeasured = 16 << 10
 )
 
-// squeezes says whether a table takes part: dense ones, with a codec that keeps enough back to need a residual. Halves travel as a type of their own: see fusionOf.
-func squeezes(t *wire.Table) bool {
-	return t.Shape != nil && t.Compress != "" && halves(t) == 0
+// squeezes says whether a table takes part in the next step: dense ones, with a codec that keeps enough back to need a residual. Halves travel as a type of their own: see fusionOf.
+func (t *held) squeezes() bool {
+	if t.Spec.Optimizer == optim.OneBitAdam {
+		return t.WantsMomentum()
+	}
+	return t.sum != nil && t.Spec.Compress != "" && halves(&t.Spec) == 0
 }
 
-// halves is the type as which a tensor's elements travel in sums, 0: as they are, or coded.
+// halves is the type as which a tensor's elements travel in sums, 0: as they are, or coded. 1-bit Adam takes whole gradients first, and codes of momenta then.
 func halves(t *wire.Table) p2p.DType {
+	if t.Optimizer == optim.OneBitAdam {
+		return 0
+	}
 	switch t.Compress {
 	case compress.FP16.String():
 		return p2p.Float16
@@ -66,17 +78,17 @@ func (r *replica) squeezeOf() (*squeeze, error) {
 	rank, size := r.rank(), r.peers.world.Size()
 	n := 0
 	for _, t := range r.tables {
-		if squeezes(&t.Spec) {
+		if t.squeezes() {
 			n++
 		}
 	}
 	if q := r.squeeze; q != nil && q.rank == rank && q.size == size && len(q.tensors) == n && (n == 0 || q.tensors[n-1].held == r.table(q.tensors[n-1].held.Spec.ID)) {
 		return q, nil
 	}
-	q := &squeeze{rank: rank, size: size, parts: make([]int, size)}
+	q := &squeeze{rank: rank, size: size}
 	total := 0
 	for _, t := range r.tables {
-		if !squeezes(&t.Spec) {
+		if !t.squeezes() {
 			continue
 		}
 		k, err := r.coders.of(&t.Spec)
@@ -87,7 +99,7 @@ func (r *replica) squeezeOf() (*squeeze, error) {
 		if err != nil {
 			return nil, err
 		}
-		q.tensors = append(q.tensors, &squeezed{coder: k, held: t, back: back})
+		q.tensors = append(q.tensors, &squeezed{coder: k, held: t, back: back, momentum: t.WantsMomentum(), gave: make([]bool, size)})
 		total += len(t.keys)
 	}
 	before := 0
@@ -123,47 +135,75 @@ func (t *squeezed) run(owner int) []int32 {
 	return rows
 }
 
-// pack takes the tensors of a squeeze out of a worker's gradients, and makes their codes.
+// pack takes the tensors of a squeeze out of a worker's gradients, and makes their codes, but those of momenta, which fill makes.
 func (q *squeeze) pack(c *coders, step uint64, own []wire.Section) (rest []wire.Section, err error) {
-	q.bytes, q.raw = 0, 0
-	parcels := make([][]byte, q.size)
-	for owner := range q.parts {
-		q.parts[owner] = parcelHead
-	}
+	q.raw = 0
 	for _, t := range q.tensors {
 		t.begin(step, q.size)
 		i := slices.IndexFunc(own, func(s wire.Section) bool { return s.Table == t.spec.ID })
-		for owner := range parcels {
-			rows := t.run(owner)
-			if len(rows) == 0 {
-				continue
-			}
-			most, err := compress.RowsLen(t.codec, len(rows), int(t.spec.Dim))
-			if err != nil {
-				return nil, err
-			}
-			q.parts[owner] += wire.CodedSize(most)
-			if i < 0 {
-				continue
-			}
-			if err := t.encode(owner, nil, own[i].Values[:elements(&t.spec)], rows, c.seedOf(&t.spec, step, q.rank)); err != nil {
-				return nil, err
-			}
-			parcels[owner] = wire.AppendSection(parcels[owner], wire.Section{Table: t.spec.ID, Dim: int(t.spec.Dim), Rows: len(rows), Code: t.codes[owner]})
+		if t.gives = i >= 0; !t.gives {
+			continue
 		}
-		if i >= 0 {
-			c.look(t.coder, step, own[i].Values)
-			own = slices.Delete(own, i, i+1)
-			q.raw += 4 * elements(&t.spec)
+		t.gradient = own[i].Values[:elements(&t.spec)]
+		own = slices.Delete(own, i, i+1)
+		q.raw += 4 * len(t.gradient)
+		if t.momentum {
+			continue
 		}
-	}
-	longest := slices.Max(q.parts)
-	q.out = room(q.out, longest*q.size)
-	for owner, p := range parcels {
-		q.bytes += len(p)
-		fillParcel(q.out[owner*longest:][:longest], p)
+		if err := q.code(c, t, step, t.gradient); err != nil {
+			return nil, err
+		}
 	}
 	return own, nil
+}
+
+// code makes the codes of what this worker gives of a tensor.
+func (q *squeeze) code(c *coders, t *squeezed, step uint64, values []float32) error {
+	for owner := range q.size {
+		rows := t.run(owner)
+		if len(rows) == 0 {
+			continue
+		}
+		if err := t.encode(owner, nil, values, rows, c.seedOf(&t.spec, step, q.rank)); err != nil {
+			return err
+		}
+	}
+	c.look(t.coder, step, values)
+	return nil
+}
+
+// fill makes the parcels of a step, whose gradients are divided by the divisor, and says how many bytes of codes are in them.
+func (q *squeeze) fill(c *coders, o *round, divisor uint64) (bytes int, err error) {
+	parcels, longest := make([][]byte, q.size), 0
+	for _, t := range q.tensors {
+		if err := q.codeMomentum(c, t, o, divisor); err != nil {
+			return 0, err
+		}
+	}
+	for owner := range parcels {
+		most := parcelHead
+		for _, t := range q.tensors {
+			rows := int(t.first[owner+1] - t.first[owner])
+			if rows == 0 {
+				continue
+			}
+			n, err := compress.RowsLen(t.codec, rows, int(t.spec.Dim))
+			if err != nil {
+				return 0, err
+			}
+			most += wire.CodedSize(n)
+			if t.gives {
+				parcels[owner] = wire.AppendSection(parcels[owner], wire.Section{Table: t.spec.ID, Dim: int(t.spec.Dim), Rows: rows, Code: t.codes[owner]})
+			}
+		}
+		longest = max(longest, most)
+		bytes += len(parcels[owner])
+	}
+	q.out = room(q.out, longest*q.size)
+	for owner, p := range parcels {
+		fillParcel(q.out[owner*longest:][:longest], p)
+	}
+	return bytes, nil
 }
 
 // fillParcel writes a parcel.
@@ -182,17 +222,14 @@ func (q *squeeze) open(b []byte) ([]wire.Section, error) {
 }
 
 // exchange is the way there and back. Then the sums are in the tables' sum, of those tensors of which somebody has given a gradient.
-func (q *squeeze) exchange(ctx context.Context, p *peers, c *coders, step uint64) error {
-	if len(q.tensors) == 0 {
-		return nil
-	}
+func (q *squeeze) exchange(ctx context.Context, p *peers, c *coders, o *round) error {
 	began := time.Now()
 	part := len(q.out) / q.size
 	q.in = room(q.in, len(q.out))
 	if err := p.group.AlltoAll(p2p.Bytes(q.out), p2p.Bytes(q.in), p2p.Uint8).Wait(ctx); err != nil {
 		return err
 	}
-	sums, err := q.add(c, step)
+	sums, err := q.add(c, o)
 	if err != nil {
 		return err
 	}
@@ -223,11 +260,12 @@ func (q *squeeze) exchange(ctx context.Context, p *peers, c *coders, step uint64
 }
 
 // add adds what all have sent of this worker's blocks, in the order of ranks, and makes the code of the sums.
-func (q *squeeze) add(c *coders, step uint64) ([]byte, error) {
+func (q *squeeze) add(c *coders, o *round) ([]byte, error) {
 	part := len(q.in) / q.size
 	q.reader.Reset()
 	for _, t := range q.tensors {
 		t.given = 0
+		clear(t.gave)
 	}
 	for rank := range q.size {
 		sections, err := q.open(q.in[rank*part:][:part])
@@ -240,6 +278,7 @@ func (q *squeeze) add(c *coders, step uint64) ([]byte, error) {
 				return nil, fmt.Errorf("gradients of rank %d: %w", rank, err)
 			}
 			sum := t.held.sum[int(s.Keys[0])*s.Dim:][:len(s.Values)]
+			t.gave[rank] = true
 			if t.given++; t.given == 1 {
 				copy(sum, s.Values)
 			} else {
@@ -254,8 +293,11 @@ func (q *squeeze) add(c *coders, step uint64) ([]byte, error) {
 		}
 		t.given = 0
 		rows := t.run(q.rank)
+		if t.momentum {
+			t.addAbsent(rows, o)
+		}
 		t.back.Switch(t.codec)
-		code, err := t.back.AppendRows(nil, t.held.sum[:elements(&t.spec)], int(t.spec.Dim), rows, c.seedOf(&t.spec, step, q.rank))
+		code, err := t.back.AppendRows(nil, t.held.sum[:elements(&t.spec)], int(t.spec.Dim), rows, c.seedOf(&t.spec, o.heads[0].step, q.rank))
 		if err != nil {
 			return nil, t.failed(err)
 		}
@@ -285,13 +327,18 @@ func (t *squeezed) accept(s wire.Section, owner int) error {
 	return nil
 }
 
-// summed are the sums, as gradients.
-func (q *squeeze) summed() []wire.Section {
-	var out []wire.Section
+// summed are the sums, as gradients, and those that are momenta.
+func (q *squeeze) summed() (gradients, momenta []wire.Section) {
 	for _, t := range q.tensors {
-		if t.given > 0 {
-			out = append(out, wire.Section{Table: t.spec.ID, Dim: int(t.spec.Dim), Keys: t.held.keys, Values: t.held.sum})
+		if t.given == 0 {
+			continue
+		}
+		s := wire.Section{Table: t.spec.ID, Dim: int(t.spec.Dim), Keys: t.held.keys, Values: t.held.sum}
+		if t.momentum {
+			momenta = append(momenta, s)
+		} else {
+			gradients = append(gradients, s)
 		}
 	}
-	return out
+	return gradients, momenta
 }

@@ -40,6 +40,8 @@ func cases() []optim.Config {
 		{Name: "ftrl", Params: map[string]float64{"lr": 0.5, "beta": 0.1, "l1": 0.5, "l2": 2, "initial_accumulator": 0.1}},
 		{Name: "lamb"},
 		{Name: "lamb", Params: map[string]float64{"lr": 0.1, "beta1": 0.5, "beta2": 0.9, "weight_decay": 0.3}},
+		{Name: "onebit_adam", Params: map[string]float64{"freeze_step": 500}}, // after which the oracle's gradients are momenta
+		{Name: "onebit_adam", Params: map[string]float64{"lr": 0.1, "beta1": 0.5, "beta2": 0.9, "eps": 1e-3, "weight_decay": 0.1, "freeze_step": 1, "floor": 0.5}},
 	}
 }
 
@@ -329,6 +331,10 @@ func TestRefuses(t *testing.T) {
 		{optim.Config{Name: "ftrl", Params: map[string]float64{"l3": 1}}, []string{`"l3"`, `nearest is "l1"`}},
 		{optim.Config{Name: "rmsprop", Params: map[string]float64{"alpha": 1}}, []string{"alpha = 1", "below 1"}},
 		{optim.Config{Name: "nesterov", Params: map[string]float64{"momentum": -0.1}}, []string{"momentum = -0.1", "at least 0"}},
+		{optim.Config{Name: "onebitadam"}, []string{`nearest is "onebit_adam"`}},
+		{optim.Config{Name: "onebit_adam", Params: map[string]float64{"freeze_steps": 5}}, []string{`nearest is "freeze_step"`}},
+		{optim.Config{Name: "onebit_adam", Params: map[string]float64{"freeze_step": 1.5, "floor": 2}}, []string{"freeze_step = 1.5: give a whole number, at least 1", "floor = 2"}},
+		{optim.Config{Name: "onebit_adam", Params: map[string]float64{"freeze_step": 0}}, []string{"freeze_step = 0"}},
 	} {
 		_, err := optim.New(c.config)
 		if err == nil {

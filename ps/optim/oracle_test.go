@@ -22,6 +22,7 @@ func oracle(c optim.Config, step int, rate float64, row, grad []float64) {
 	coupled := c.Name != "adamw" && c.Name != "lamb"
 	t := float64(step)
 	b1, b2 := p["beta1"], p["beta2"]
+	frozen := c.Name == "onebit_adam" && t > p["freeze_step"]
 	switch c.Name {
 	case "rowwise_adagrad":
 		sum := 0.0
@@ -32,6 +33,11 @@ func oracle(c optim.Config, step int, rate float64, row, grad []float64) {
 		row[n] += sum / float64(n)
 	case "lazy_adam":
 		row[3*n]++
+	case "onebit_adam":
+		if t > p["freeze_step"] && row[3*n] == 0 {
+			row[3*n] = 1
+			raise(row[2*n:3*n], p["floor"])
+		}
 	}
 	updates, weights, size := make([]float64, n), 0.0, 0.0
 	for i, g := range grad {
@@ -72,15 +78,20 @@ func oracle(c optim.Config, step int, rate float64, row, grad []float64) {
 			continue
 		default:
 			m, v := slot(0, i), slot(1, i)
+			before := *v
 			*m = b1**m + (1-b1)*g
 			*v = b2**v + (1-b2)*g*g
 			second := *v
+			seen := t
+			if frozen {
+				*m, *v, second, seen = grad[i], before, before, p["freeze_step"]
+			}
 			if c.Name == "amsgrad" {
 				top := slot(2, i)
 				*top = max(*top, *v)
 				second = *top
 			}
-			u = *m / (1 - math.Pow(b1, t)) / (math.Sqrt(second/(1-math.Pow(b2, t))) + p["eps"])
+			u = *m / (1 - math.Pow(b1, t)) / (math.Sqrt(second/(1-math.Pow(b2, seen))) + p["eps"])
 			if !coupled {
 				u += p["weight_decay"] * w
 			}
@@ -97,5 +108,18 @@ func oracle(c optim.Config, step int, rate float64, row, grad []float64) {
 	}
 	for i, u := range updates {
 		row[i] -= lr * u
+	}
+}
+
+// raise lifts what is below a share of the mean of what is above 0.
+func raise(v []float64, floor float64) {
+	sum, n := 0.0, 0.0
+	for _, x := range v {
+		if x > 0 {
+			sum, n = sum+x, n+1
+		}
+	}
+	for i, x := range v {
+		v[i] = max(x, floor*sum/max(n, 1))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 )
 
@@ -21,6 +22,7 @@ type param struct {
 	min, max float64
 	above    bool // min itself is refused
 	below    bool // max itself is refused
+	whole    bool // a whole number
 }
 
 // kinds are all rules, in alphabetical order.
@@ -33,6 +35,7 @@ func kinds() []kind {
 	moments := func(epsilon, shrink float64) []param {
 		return []param{rate(0.001), decay(shrink), eps(epsilon), share("beta1", 0.9), share("beta2", 0.999)}
 	}
+	oneBit := append(moments(1e-8, 0), param{name: "freeze_step", value: 1000, min: 1, max: 1e9, whole: true}, param{name: "floor", value: 0.01, max: 1})
 	adagrad := []param{rate(0.05), decay(0), eps(1e-10), first(0.1)}
 	momentum := []param{rate(0.01), decay(0), share("momentum", 0.9)}
 	ftrl := []param{
@@ -52,6 +55,7 @@ func kinds() []kind {
 		{"lazy_adam", moments(1e-8, 0), newLazyAdam},
 		{"momentum", momentum, newMomentum},
 		{"nesterov", momentum, newNesterov},
+		{OneBitAdam, oneBit, newOneBitAdam},
 		{"rmsprop", []param{rate(0.01), decay(0), eps(1e-8), share("alpha", 0.99)}, newRMSprop},
 		{"rowwise_adagrad", adagrad, newRowwiseAdagrad},
 		{"sgd", []param{rate(0.01), decay(0)}, newSGD},
@@ -85,7 +89,7 @@ func resolve(c Config, params []param) (map[string]float64, error) {
 }
 
 func (p param) allows(v float64) bool {
-	return v >= p.min && v <= p.max && (!p.above || v > p.min) && (!p.below || v < p.max)
+	return v >= p.min && v <= p.max && (!p.above || v > p.min) && (!p.below || v < p.max) && (!p.whole || v == math.Trunc(v))
 }
 
 func (p param) limits() string {
@@ -95,6 +99,9 @@ func (p param) limits() string {
 	}
 	if p.below {
 		upper = "below"
+	}
+	if p.whole {
+		lower = "a whole number, " + lower
 	}
 	return fmt.Sprintf("%s %v and %s %v", lower, p.min, upper, p.max)
 }

@@ -117,7 +117,10 @@ func New(spec Spec) (*Table, error) {
 func (t *Table) Spec() Spec { return t.spec }
 
 // Row reads one row; Values is a copy of weights and slots.
-func (t *Table) Row(key uint64) (Row, bool) {
+func (t *Table) Row(key uint64) (Row, bool) { return t.RowInto(nil, key) }
+
+// RowInto is Row with Values in the memory of dst, where that is large enough.
+func (t *Table) RowInto(dst []float32, key uint64) (Row, bool) {
 	n := t.find(vec.Mix64(key, t.spec.HashSeed), key)
 	if n == none {
 		return Row{}, false
@@ -133,7 +136,7 @@ func (t *Table) Row(key uint64) (Row, bool) {
 		}
 	}
 	row := r.row()
-	row.Values = append([]float32(nil), row.Values...)
+	row.Values = append(dst[:0], row.Values...)
 	return row, true
 }
 

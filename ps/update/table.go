@@ -31,6 +31,7 @@ type Config struct {
 	Budget   *table.Budget     // of copies for captures; nil: one of its own
 	Memory   *table.Memory     // counts the bytes of tables; nil: nobody does
 	Cold     func() table.Cold // makes the store of rows of an embedding that Memory has no room for; nil: all stay there
+	Momenta  bool              // whoever applies makes momenta of gradients where a rule wants them: see Table.Momentum
 }
 
 // Table is a table with its optimizer.
@@ -43,6 +44,7 @@ type Table struct {
 	Kept Kept         `json:"kept,omitzero"`
 
 	rule  optim.Rule
+	still bool     // the rule wants momenta, which nobody makes here
 	gate  gate     // nil: every key is admitted
 	evict *evictor // nil: no row is evicted
 	work  scratch
@@ -74,6 +76,10 @@ func New(spec wire.Table, cfg Config) (*Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("table %q: %w", spec.Name, err)
 	}
+	_, momenta := rule.(optim.MomentumRule)
+	if momenta && spec.Shape == nil {
+		return nil, fmt.Errorf("table %q: %s is for dense tensors: give embeddings adam", spec.Name, spec.Optimizer)
+	}
 	ini, err := initOf(spec.Init, spec.InitParams)
 	if err != nil {
 		return nil, fmt.Errorf("table %q: %w", spec.Name, err)
@@ -90,7 +96,7 @@ func New(spec wire.Table, cfg Config) (*Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("table %q: %w", spec.Name, err)
 	}
-	t := &Table{Spec: spec, rule: rule, Rows: rows, evict: newEvictor(&spec, rows.Spec().Stride())}
+	t := &Table{Spec: spec, rule: rule, still: momenta && !cfg.Momenta, Rows: rows, evict: newEvictor(&spec, rows.Spec().Stride())}
 	if t.gate, t.Seen, err = newGate(&spec, cfg); err != nil {
 		return nil, fmt.Errorf("table %q: %w", spec.Name, err)
 	}
@@ -167,6 +173,8 @@ var (
 // (-1: none is). Where the table's policy says so, values are mended in place.
 func (t *Table) Takes(s wire.Section, bad int) error {
 	switch {
+	case t.still:
+		return refusal{fmt.Sprintf("table %q learns by %s, for which workers have to sum gradients themselves: train it in mode allreduce or hybrid", t.Spec.Name, t.Spec.Optimizer), ErrUnfit}
 	case s.Dim != int(t.Spec.Dim):
 		return refusal{fmt.Sprintf("table %q has rows of %d values, the gradient of %d", t.Spec.Name, t.Spec.Dim, s.Dim), ErrUnfit}
 	case bad < 0:
