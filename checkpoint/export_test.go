@@ -289,7 +289,7 @@ func TestImportOfForeignFiles(t *testing.T) {
 
 // TestExportsOpenNeedsNumpy runs the ten lines of Python that a user would write.
 func TestExportsOpenNeedsNumpy(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 60e9)
+	ctx, cancel := context.WithTimeout(t.Context(), 180e9)
 	defer cancel()
 	python := ""
 	for _, p := range []string{"/usr/bin/python3", "python3"} { // Debian's has Debian's numpy

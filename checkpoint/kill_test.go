@@ -94,7 +94,7 @@ func TestKill(t *testing.T) {
 	}
 	said := uint64(0)
 	for range 8 {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, exe)
 		cmd.Env = append(os.Environ(), childEnv+"="+dir)

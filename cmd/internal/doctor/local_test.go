@@ -46,7 +46,7 @@ func doctorOf(ctx context.Context, t *testing.T, args ...string) (int, Report) {
 	t.Helper()
 	app := &cli.App{Name: "p", Commands: []*cli.Command{Command(true, []cli.Flag{&cli.StringFlag{Name: "name"}, &cli.StringFlag{Name: "dir"}})}}
 	var out, errs bytes.Buffer
-	code := program.Run(ctx, app, append([]string{"p", "doctor", "--json", "--dir", t.TempDir(), "--listen", "127.0.0.1:0"}, args...), &out, &errs)
+	code := program.Run(ctx, app, append([]string{"p", "doctor", "--json", "--dir", t.TempDir(), "--listen", "127.0.0.1:0", "--timeout", "1m"}, args...), &out, &errs)
 	var r Report
 	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 		t.Fatalf("%v in %q; exit %d, %s", err, out.String(), code, errs.String())
@@ -64,7 +64,7 @@ func TestDoctorOfARunningCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	err = l.With(ctx, func(ctx context.Context) error {
 		_, r := doctorOf(ctx, t, "--cluster", l.Cluster(), "--servers", addr, "--name", "s1") // a flag of serve

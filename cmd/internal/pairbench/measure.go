@@ -21,6 +21,14 @@ type job struct {
 	End    bool `json:"end"`    // nothing to do, and nothing will follow
 }
 
+// least is the smallest number of messages.
+func (j job) least() int {
+	if j.Stream {
+		return j.Slots
+	}
+	return 1
+}
+
 // outcome is what one rank saw of it.
 type outcome struct {
 	Wall  time.Duration `json:"wall"`

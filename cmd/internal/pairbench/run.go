@@ -107,7 +107,6 @@ func (r *runner) size(ctx context.Context, size int) (Result, error) {
 	if stream.Count, err = r.trial(ctx, stream, half); err != nil {
 		return res, err
 	}
-	res.Number = stream.Count
 	var micros, rate, cpu []float64
 	for range r.spec.Rounds {
 		p, err := r.both(ctx, ping)
@@ -118,12 +117,14 @@ func (r *runner) size(ctx context.Context, size int) (Result, error) {
 		if err != nil {
 			return res, err
 		}
+		res.Number = stream.Count
 		gb := float64(size) * float64(stream.Count) / 1e9
 		micros = append(micros, p.Wall.Seconds()*1e6/float64(2*ping.Count))
 		rate = append(rate, gb/s.Wall.Seconds())
 		if moved := gb * float64(r.directions()); moved > 0 {
 			cpu = append(cpu, s.CPU.Seconds()/moved)
 		}
+		ping.Count, stream.Count = fewer(ping, p.Wall, half), fewer(stream, s.Wall, half)
 	}
 	ping.Check, stream.Check = true, true
 	for _, j := range []job{ping, stream} {
@@ -149,13 +150,19 @@ func (r *runner) directions() int {
 	return 1
 }
 
+// fewer is how many messages the next round has. One that took far longer than the trial promised, because others have the machine by now, is followed
+// by one that is shorter.
+func fewer(j job, took, want time.Duration) int {
+	if took <= 4*want {
+		return j.Count
+	}
+	return max(j.least(), int(float64(j.Count)*float64(want)/float64(took)))
+}
+
 // trial finds how many messages take about the time.
 func (r *runner) trial(ctx context.Context, j job, want time.Duration) (int, error) {
 	const most = 1 << 20
-	least := 1
-	if j.Stream {
-		least = j.Slots
-	}
+	least := j.least()
 	for j.Count = least; ; j.Count *= 4 {
 		o, err := r.both(ctx, j)
 		if err != nil {
