@@ -16,6 +16,9 @@ import (
 // table is there, the worker is out) answers OK with id 0 and the step T = 0.
 func (s *state) plan(e planEntry) result {
 	j := s.Jobs[e.Job]
+	if j == nil && e.Plan.Kind == wire.PlanFork {
+		return s.planFirst(e)
+	}
 	if j == nil {
 		return result{Answer: refuse(wire.Unknown, "plan of job %q: it is not open at the meta group", e.Job)}
 	}
@@ -39,10 +42,23 @@ func (s *state) plan(e planEntry) result {
 	return result{Reply: p}
 }
 
+// planFirst is plan of a job that nobody has opened, and that a table comes to.
+func (s *state) planFirst(e planEntry) result {
+	if now := s.Restores[e.Job]; now != nil || !wire.ValidName(e.Job) {
+		return result{Answer: refuse(wire.Refused, "fork into job %.300q: want a name (UTF-8, 1 to %d bytes), of a job that is not being restored", e.Job, wire.MaxName)}
+	}
+	s.Jobs[e.Job] = &job{}
+	r := s.plan(e)
+	if s.Jobs[e.Job].Plan == nil {
+		delete(s.Jobs, e.Job)
+	}
+	return r
+}
+
 // admit says whether a plan is allowed, and whether it is needed at all.
 func (j *job) admit(p *wire.Plan) (needed bool, a wire.Answer) {
 	switch p.Kind {
-	case wire.PlanTable:
+	case wire.PlanTable, wire.PlanFork:
 		return j.admitTable(&p.Table)
 	case wire.PlanExpel:
 		w := j.worker(p.Worker)
@@ -132,6 +148,9 @@ func (s *state) stage(e stageEntry) result {
 		s.planSaved(e.Job, e.ID, e.Stage)
 	case j.Plan.Stage != holding && e.Stage == done:
 		j.Plan = nil
+		if j.Params.World == 0 && len(j.Tables) == 0 {
+			delete(s.Jobs, e.Job) // the fork that made it was refused
+		}
 	}
 	return result{}
 }
@@ -140,7 +159,7 @@ func (s *state) stage(e stageEntry) result {
 // a worker to be expelled.
 func (j *job) force(p wire.Plan, cursor []byte) {
 	switch p.Kind {
-	case wire.PlanTable:
+	case wire.PlanTable, wire.PlanFork:
 		j.Tables = append(j.Tables, p.Table)
 	case wire.PlanExpel:
 		if w := j.worker(p.Worker); w != nil && w.Incarnation == p.Incarnation {

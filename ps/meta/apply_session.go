@@ -18,6 +18,9 @@ func (s *state) open(r wire.OpenRequest) result {
 		j = &job{Params: r.Params}
 		s.Jobs[r.Job] = j
 	}
+	if j.Params.World == 0 {
+		j.Params = r.Params
+	}
 	w := j.worker(r.Worker)
 	if w == nil {
 		i, _ := slices.BinarySearchFunc(j.Workers, worker{Rank: r.Rank}, byRank)
@@ -61,7 +64,7 @@ func (s *state) checkOpen(r wire.OpenRequest) wire.Answer {
 	if j == nil {
 		return wire.Answer{}
 	}
-	if j.Params != r.Params {
+	if j.Params.World != 0 && j.Params != r.Params {
 		return refuse(wire.Refused, "job %q runs with %s; worker %q (%s) asks for %s", r.Job, j.Params.String(), r.Worker, r.Owner, r.Params.String())
 	}
 	for _, w := range j.Workers {

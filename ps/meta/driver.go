@@ -356,7 +356,7 @@ func (r refused) Error() string { return fmt.Sprintf("%v: %s", r.answer.Status, 
 
 func nameOf(p wire.Plan) string {
 	switch p.Kind {
-	case wire.PlanTable:
+	case wire.PlanTable, wire.PlanFork:
 		return "table " + p.Table.Name
 	case wire.PlanJoin:
 		return "join of " + p.Join.Worker

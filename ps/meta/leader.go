@@ -252,17 +252,17 @@ func (l *leader) note(ctx context.Context, r wire.NoteRequest) (result, error) {
 	return l.g.propose(ctx, kindNote, r)
 }
 
-// plan changes the learning rate, stops the job, or keeps its state, at one step.
+// plan changes the learning rate, stops the job, keeps its state, or adds a forked table, at one step.
 func (l *leader) plan(ctx context.Context, r wire.PlanRequest) (result, error) {
-	operator := r.Plan.Kind == wire.PlanCheckpoint && r.Worker == ""
+	operator := (r.Plan.Kind == wire.PlanCheckpoint || r.Plan.Kind == wire.PlanFork) && r.Worker == ""
 	if a := l.check(r.SessionRef); a.Status != wire.OK && !operator {
 		return result{Answer: a}, nil
 	}
 	switch k := r.Plan.Kind; {
 	case k == wire.PlanExpel && r.Plan.Worker != r.Worker: // who sums gradients with it knows before its lease ends
 		l.log.Warn("a worker is expelled by another", "job", r.Job, "worker", r.Plan.Worker, "by", r.Worker, "why", r.Plan.Why)
-	case k != wire.PlanRate && k != wire.PlanStop && k != wire.PlanCheckpoint:
-		return result{Answer: refuse(wire.Refused, "plan kind %d cannot be asked for: want a rate, a stop, a checkpoint or that another worker is expelled", k)}, nil
+	case k != wire.PlanRate && k != wire.PlanStop && k != wire.PlanCheckpoint && k != wire.PlanFork:
+		return result{Answer: refuse(wire.Refused, "plan kind %d cannot be asked for: want a rate, a stop, a checkpoint, a fork or that another worker is expelled", k)}, nil
 	}
 	p, err := l.change(ctx, r.Job, r.Plan)
 	return result{Reply: p}, err

@@ -31,7 +31,7 @@ type state struct {
 
 // job is one training job.
 type job struct {
-	Params   wire.JobParams `json:"params"`         // of the first opener
+	Params   wire.JobParams `json:"params"`         // of the first opener; World 0: there was none, and tables were forked into it
 	Workers  []worker       `json:"workers"`        // ascending rank
 	Tables   []wire.Table   `json:"tables"`         // ids 1, 2, ... in this order
 	Mode     string         `json:"mode,omitempty"` // of wire.JobState, as the last opener said; empty is ps
@@ -126,6 +126,9 @@ func decodeState(b []byte) (*state, error) {
 
 // valid checks what apply relies on.
 func (j *job) valid() error {
+	if j.Params.World == 0 && len(j.Workers) == 0 {
+		return nil
+	}
 	if err := checkParams(j.Params); err != nil {
 		return err
 	}

@@ -63,6 +63,8 @@ func (s *State) badPlan(j *job, p *wire.Plan) string {
 		if err != nil {
 			return err.Error()
 		}
+	case wire.PlanFork:
+		return j.badFork(p)
 	case wire.PlanJoin:
 		if p.Join.Job != j.Name {
 			return fmt.Sprintf("it joins a worker of job %q", p.Join.Job)
@@ -121,6 +123,8 @@ func (s *State) enforce(j *job, p *wire.Plan) error {
 	switch p.Kind {
 	case wire.PlanTable:
 		return s.create(j, p.Table)
+	case wire.PlanFork:
+		return j.adopt(p)
 	case wire.PlanJoin:
 		s.join(j, p)
 	case wire.PlanExpel:
@@ -172,7 +176,7 @@ func (s *State) create(j *job, spec wire.Table) error {
 	}
 	s.slots += t.slots()
 	j.addTable(t)
-	return nil
+	return j.dropForks(spec.Name) // its name is taken
 }
 
 func (j *job) answer(st wire.Status, detail string) wire.Answer {

@@ -14,6 +14,9 @@ import (
 // restore takes a piece of a job as a checkpoint has it. The error is a fault of
 // this replica.
 func (s *State) restore(m *wire.Restore) (wire.Answer, error) {
+	if m.Piece >= wire.ForkTable {
+		return s.fork(m)
+	}
 	j := s.jobs[m.Job]
 	no := func(format string, args ...any) (wire.Answer, error) {
 		return wire.Answer{Status: wire.Refused, Detail: clean(fmt.Sprintf("restore job %q: ", m.Job) + fmt.Sprintf(format, args...))}, nil
@@ -94,17 +97,20 @@ func (s *State) restoreHead(m *wire.Restore) error {
 func (j *job) restorePages(m *wire.Restore) (why string) {
 	stores := j.stores()
 	at := slices.IndexFunc(stores, func(t store) bool { return t.id == m.Table })
-	pages, err := wire.DecodePages(m.Data)
-	switch {
-	case err != nil:
-		return err.Error()
-	case at < 0:
+	if at < 0 {
 		return fmt.Sprintf("table %d does not exist", m.Table)
 	}
-	rows := stores[at].rows
+	return j.loadPages(stores[at].rows, m)
+}
+
+func (j *job) loadPages(rows *table.Table, m *wire.Restore) (why string) {
+	pages, err := wire.DecodePages(m.Data)
+	if err != nil {
+		return err.Error()
+	}
 	for _, p := range pages {
 		data := p.Data
-		if j.Writers != 0 {
+		if j.Writers != 0 && m.Piece == wire.RestorePages {
 			data = renumbered(data, rows.Spec().Stride(), func(n uint16) uint16 { return n + j.Writers })
 		}
 		if err := rows.Load(table.PageID{Partition: p.Partition, Page: p.Page}, data); err != nil {

@@ -70,7 +70,7 @@ func (g *Group) tables() []*table.Table {
 func (s *State) rows() []*table.Table {
 	var out []*table.Table
 	for _, name := range s.names() {
-		for _, t := range s.jobs[name].Tables {
+		for _, t := range s.jobs[name].tabs() {
 			out = append(out, t.Rows)
 		}
 	}
@@ -83,7 +83,7 @@ func (g *Group) lookAtMemory() {
 		return
 	}
 	for _, j := range g.state.jobs {
-		for _, t := range j.Tables {
+		for _, t := range j.tabs() {
 			if t.Rows.Tight() {
 				select {
 				case g.tight <- struct{}{}:
@@ -162,7 +162,7 @@ func (g *Group) Cold() (rows, misses int64) {
 // fault is the first table whose cold rows cannot be read: it is not what its replicas are any more. The lock is held.
 func (s *State) fault() error {
 	for _, j := range s.jobs {
-		for _, t := range j.Tables {
+		for _, t := range j.tabs() {
 			if err := t.Rows.Err(); err != nil {
 				return fmt.Errorf("table %q of job %q: %w: stop this server, look at its disk, and start it again", t.Spec.Name, j.Name, err)
 			}

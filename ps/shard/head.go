@@ -121,8 +121,9 @@ func (j *job) restore(s *State) error {
 		if err := n.Restore(t.Opt, t.Kept); err != nil {
 			return err
 		}
+		n.Fork = t.Fork
 	}
-	return nil
+	return j.restoreForks(s)
 }
 
 // Page ids: slot of the table, partition, page.
@@ -162,7 +163,7 @@ func (s *State) loadPage(rows *table.Table, id table.PageID, data []byte) error 
 func (s *State) load(page uint64, data []byte) error {
 	slot, id := unpackPage(page)
 	for _, name := range s.names() {
-		for _, t := range s.jobs[name].stores() {
+		for _, t := range storesOf(s.jobs[name].tabs()) {
 			if t.slot == slot {
 				return s.loadPage(t.rows, id, data)
 			}

@@ -40,7 +40,7 @@ type PartResult struct {
 // headOf is a copy of a job at this moment.
 func (s *State) headOf(j *job) head {
 	c := *j
-	c.Cut, c.Held, c.byName = nil, nil, nil
+	c.Cut, c.Held, c.Forks, c.byName = nil, nil, nil, nil
 	c.Workers, c.Tables, c.Rates = nil, nil, slices.Clone(j.Rates)
 	for _, w := range j.Workers {
 		v := *w
@@ -49,7 +49,7 @@ func (s *State) headOf(j *job) head {
 	for _, t := range j.Tables {
 		u := *t.Table
 		u.Kept.Marks = slices.Clone(u.Kept.Marks)
-		c.Tables = append(c.Tables, &tab{&u, t.Slot, t.SeenSlot})
+		c.Tables = append(c.Tables, &tab{Table: &u, Slot: t.Slot, SeenSlot: t.SeenSlot})
 	}
 	return head{Version: jobHeadVersion, HashSeed: s.cfg.HashSeed, Writers: slices.Clone(s.writers), Job: &c}
 }

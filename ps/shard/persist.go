@@ -58,7 +58,7 @@ func (s *State) capture(lock sync.Locker, last *lastSnapshot) (*capture, error) 
 	}
 	c := &capture{lock: lock, head: head, last: last}
 	for _, name := range s.names() {
-		for _, t := range s.jobs[name].stores() {
+		for _, t := range storesOf(s.jobs[name].tabs()) {
 			pages := t.rows.Capture()
 			if pages == nil {
 				c.Release()
@@ -177,7 +177,7 @@ func restore(r io.Reader, cfg StateConfig, last *lastSnapshot) (*State, error) {
 func (s *State) epochs() map[uint32]uint32 {
 	epochs := map[uint32]uint32{}
 	for _, name := range s.names() {
-		for _, t := range s.jobs[name].stores() {
+		for _, t := range storesOf(s.jobs[name].tabs()) {
 			c := t.rows.Capture()
 			epochs[t.slot] = c.Epoch()
 			c.Close()

@@ -102,7 +102,7 @@ func (g *Group) bring(ctx context.Context, m *wire.Restore, bodyLen int, r Reque
 	if logged.Data, err = r.Body(ctx); err != nil {
 		return wire.Answer{Status: wire.Busy, Detail: fmt.Sprintf("receive a piece of a job: %v", err)}
 	}
-	if m.Piece == wire.RestorePages {
+	if m.Piece == wire.RestorePages || m.Piece == wire.ForkPages {
 		pages, err := wire.DecodePages(logged.Data)
 		if err == nil {
 			err = g.strayPage(pages)

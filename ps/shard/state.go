@@ -77,10 +77,11 @@ type job struct {
 	Loading uint64         `json:",omitzero"` // the load (wire.Put) that has begun here
 	Loaded  bool           `json:",omitzero"` // it is complete
 	// Restore is what the job came from a checkpoint by, Restored that all of it did.
-	Restore  uint64 `json:",omitzero"`
-	Restored bool   `json:",omitzero"`
-	Cut      *cut   `json:",omitzero"` // a checkpoint that waits for its capture
-	Writers  uint16 `json:",omitzero"` // added to the number of a writer in restored rows
+	Restore  uint64  `json:",omitzero"`
+	Restored bool    `json:",omitzero"`
+	Cut      *cut    `json:",omitzero"` // a checkpoint that waits for its capture
+	Forks    []*fork `json:",omitzero"` // tables on their way into the job, by ascending slot
+	Writers  uint16  `json:",omitzero"` // added to the number of a writer in restored rows
 	byName   map[string]*worker
 }
 
@@ -143,7 +144,7 @@ func (s *State) Digest() uint64 { return uint64(s.digest) }
 func (s *State) Close() error {
 	var errs []error
 	for _, name := range s.names() {
-		for _, t := range s.jobs[name].Tables {
+		for _, t := range s.jobs[name].tabs() {
 			errs = append(errs, t.Close())
 		}
 	}

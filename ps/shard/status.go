@@ -81,7 +81,7 @@ func (g *Group) Size() (rows, bytes int64) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	for _, j := range g.state.jobs {
-		for _, t := range j.Tables {
+		for _, t := range j.tabs() {
 			for _, st := range t.stores() {
 				bytes += st.rows.Stats().Bytes
 			}

@@ -17,6 +17,8 @@ type tab struct {
 	Slot uint32 // order of creation in this shard, from 1
 	// SeenSlot is that of what the admission of keys remembers; 0: nothing.
 	SeenSlot uint32 `json:",omitzero"`
+	// Fork is what the rows came by that it began with; 0: it began empty.
+	Fork uint64 `json:",omitzero"`
 }
 
 // newTab makes an empty table.
@@ -48,15 +50,17 @@ type store struct {
 }
 
 // stores lists the rows of a table, and what its admission remembers.
-func (t *tab) stores() []store { return (&job{Tables: []*tab{t}}).stores() }
+func (t *tab) stores() []store { return storesOf([]*tab{t}) }
 
 // stores lists those of all tables, by ascending id.
-func (j *job) stores() []store {
+func (j *job) stores() []store { return storesOf(j.Tables) }
+
+func storesOf(tabs []*tab) []store {
 	var out []store
-	for _, t := range j.Tables {
+	for _, t := range tabs {
 		out = append(out, store{t.Slot, t.Spec.ID, t.Rows})
 	}
-	for _, t := range j.Tables {
+	for _, t := range tabs {
 		if t.Seen != nil {
 			out = append(out, store{t.SeenSlot, wire.SeenTable(t.Spec.ID), t.Seen})
 		}

@@ -38,18 +38,27 @@ func (m *Checkpoint) fields(c *coder) {
 // RestorePiece is what a Restore brings.
 type RestorePiece uint8
 
-// Pieces of a job, in this order.
+// Pieces of a job, in this order; and those of one table that comes into a job, new or not, where nobody sees it before PlanFork.
 const (
 	RestoreHead  RestorePiece = iota // the job without rows, as ps/shard has made it; tables exist from here on
 	RestorePages                     // pages of a table: see AppendPage
 	RestoreEnd                       // these were all
+	ForkTable                        // ForkedTable as JSON
+	ForkPages                        // pages of it
+	ForkEnd                          // these were all
 )
 
-// RestoredWhole is the Detail of the answer of a shard that has all of a restore.
+// ForkedTable is a table of a checkpoint that comes into another job, or under another name.
+type ForkedTable struct {
+	Table Table     `json:"table"` // without an id, which PlanFork gives
+	Rule  RuleState `json:"rule"`
+}
+
+// RestoredWhole is the Detail of the answer of a shard that has all of a restore; of a fork, one that is in force.
 const RestoredWhole = "whole"
 
 // Restore brings a piece of a job as a checkpoint has it, into a shard that does
-// not know the job. Data comes as the body of the request; the leader
+// not know the job, or of a table. Data comes as the body of the request; the leader
 // puts it into Data for the log. Each may be repeated.
 type Restore struct {
 	Group uint32
@@ -68,7 +77,7 @@ func (m *Restore) fields(c *coder) {
 	c.u8((*uint8)(&m.Piece))
 	c.u32(&m.Table)
 	c.bytes(&m.Data)
-	if c.read && m.Piece > RestoreEnd {
+	if c.read && m.Piece > ForkEnd {
 		c.fail("restore: unknown piece %d", m.Piece)
 	}
 }

@@ -106,9 +106,9 @@ func DecodeClaimCursor(b []byte) (ClaimCursor, error) {
 	return ClaimCursor{Claim: Claim{Number: at(0), Epoch: uint32(at(1)), From: at(2), To: at(3)}, At: at(4)}, nil
 }
 
-// PlanRequest asks for a PlanRate, PlanStop or PlanCheckpoint. Reply body: Plan as JSON, with
-// the step T at which it takes effect. A checkpoint may be asked for without a session: of
-// SessionRef only Job is given then.
+// PlanRequest asks for a PlanRate, PlanStop, PlanCheckpoint or PlanFork. Reply body: Plan as JSON, with
+// the step T at which it takes effect. A checkpoint may be asked for without a session, and a fork is: of
+// SessionRef only Job is given then, which a fork makes if there is none.
 type PlanRequest struct {
 	SessionRef
 	Plan Plan `json:"plan"`

@@ -195,6 +195,7 @@ const (
 	PlanRate                       // learning rates are multiplied by Rate
 	PlanStop                       // no step T or later
 	PlanCheckpoint                 // the state after the steps below T is kept: Checkpoint
+	PlanFork                       // a table exists, Table, with the rows that came before as Fork
 )
 
 // Plan is a change that takes effect at step T on every shard.
@@ -213,6 +214,7 @@ type Plan struct {
 	Checkpoint uint64 `json:"checkpoint,omitempty"`
 	Base       uint64 `json:"base,omitempty"`  // the checkpoint it is a delta to, 0: full
 	Every      uint64 `json:"every,omitempty"` // T is a multiple of it; 0: any
+	Fork       uint64 `json:"fork,omitempty"`  // names the pieces (Restore.Load) that all shards have the whole of
 	// Cuts say, under ssp and asp, up to where each worker goes before the state is kept.
 	Cuts []Cut `json:"cuts,omitempty"`
 }
@@ -266,6 +268,9 @@ func (p *Plan) fields(c *coder) {
 	case PlanCheckpoint:
 		c.u64(&p.Checkpoint)
 		c.u64(&p.Base)
+	case PlanFork:
+		p.Table.fields(c)
+		c.u64(&p.Fork)
 	default:
 		c.fail("plan kind %d", p.Kind)
 	}

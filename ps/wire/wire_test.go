@@ -54,6 +54,7 @@ func messages() []wire.Message {
 		&wire.Release{Group: 3, Job: "clicks", Plan: 6, Cuts: []wire.Cut{{Worker: "worker-1", Step: 8}}},
 		&wire.Checkpoint{Group: 3, Job: "clicks", ID: 70, Do: wire.CheckpointDrop},
 		&wire.Restore{Group: 3, Job: "clicks", Load: 5, Piece: wire.RestorePages, Table: 2, Data: wire.AppendPage(nil, wire.Page{Partition: 1023, Page: 7, Data: []byte("rows")})},
+		&wire.Hold{Group: 3, Job: "clicks", Plan: wire.Plan{ID: 7, Kind: wire.PlanFork, T: 8, Table: table(), Fork: 1 << 60}},
 	}
 }
 
