@@ -99,12 +99,12 @@ func (f *flow) post(a *arriving) {
 		a.req = f.comm.Irecv(f.peer, Bytes(m[a.off:a.off+a.n]))
 		return
 	}
-	if p, ok := f.comm.(Piecewise); ok && a.of.stream == nil && !a.late {
+	if p, ok := f.comm.(Piecewise); ok && !a.late {
 		a.taker = &taker{of: a.of, off: a.off}
 		a.req = p.IrecvFunc(f.peer, a.n, a.taker.take)
 		return
 	}
-	if p, ok := a.of.sink.(Placer); ok && a.of.stream == nil {
+	if p, ok := a.of.sink.(Placer); ok {
 		a.placed = p.Place(a.off, a.n)
 	}
 	if a.placed == nil {
@@ -201,13 +201,6 @@ func (f *flow) issue(ctx context.Context) {
 
 // send issues the send of a chunk: from the memory where it is, or straight from a source, or from scratch. It reports false if the source failed.
 func (f *flow) send(d *departing) bool {
-	if s := d.of.stream; s != nil {
-		f.t.mu.Lock()
-		b, _ := s.find(d.off, d.n) // it is kept while it is asked for
-		f.t.mu.Unlock()
-		d.req = f.comm.Isend(f.peer, Bytes(b))
-		return true
-	}
 	src := d.of.src
 	if p, ok := src.(*pieces); ok {
 		if b, ok := p.slice(d.off, d.n); ok {

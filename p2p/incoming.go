@@ -15,14 +15,13 @@ type Incoming struct {
 	id       uint64
 	priority Priority
 	sink     Sink
-	stream   *inStream // nil if the length is known
 	done     chan struct{}
 	err      error // read after done
 	aborted  atomic.Bool
 	span     trace.Span
 
 	// The rest belongs to the Transfer's mutex.
-	total  int // bytes; of a stream so far
+	total  int // bytes
 	posted int // offset up to which it was asked for, in this epoch
 	taken  int // offset up to which the bytes are there
 	flying int // chunks asked for that have not come
@@ -45,8 +44,7 @@ func (in *Incoming) Cancel(cause error) {
 
 // finish closes done if nothing is on its way any more; t.mu is held.
 func (in *Incoming) finish() {
-	whole := in.taken == in.total && (in.stream == nil || in.stream.final)
-	if in.ended || in.flying > 0 || !in.aborted.Load() && !whole {
+	if in.ended || in.flying > 0 || !in.aborted.Load() && in.taken < in.total {
 		return
 	}
 	in.ended = true
@@ -138,14 +136,9 @@ func (t *Transfer) askable() (a arriving, ok bool) {
 
 // ask asks for the next chunk of in; t.mu is held.
 func (t *Transfer) ask(in *Incoming) arriving {
-	a := arriving{of: in, off: in.posted, late: in.late > 0}
+	a := arriving{of: in, off: in.posted, n: t.sizer.bytesOf(in.total - in.posted), late: in.late > 0}
 	if a.late {
 		in.late++
-	}
-	if in.stream != nil {
-		a.n = in.stream.next()
-	} else {
-		a.n = t.sizer.bytesOf(in.total - in.posted)
 	}
 	in.posted += a.n
 	in.flying++
@@ -174,7 +167,7 @@ func (t *Transfer) landed(a arriving, got int, whole bool, fault error) {
 	if a.of != nil {
 		t.tookChunk(a, got, fault)
 	}
-	if whole && t.grant == SignalGrant && (a.of.ended || a.of.stream != nil || t.taken%takenEvery == 0) {
+	if whole && t.grant == SignalGrant && (a.of.ended || t.taken%takenEvery == 0) {
 		t.cfg.Post(Signal{Kind: SignalTaken, Epoch: t.epoch, Offset: t.taken})
 	}
 	if whole && t.meter.landed(time.Now(), a.n, t.sizer.size) {
@@ -195,9 +188,6 @@ func (t *Transfer) tookChunk(a arriving, got int, fault error) {
 	}
 	if !a.of.aborted.Load() {
 		a.of.taken += got
-		if got > 0 && a.of.stream != nil {
-			a.of.stream.took()
-		}
 		t.stats.Received += uint64(got)
 		t.moved += uint64(got)
 	}
@@ -212,9 +202,6 @@ func (t *Transfer) reask() {
 			t.stats.Again += uint64(in.posted - in.taken)
 		}
 		in.posted = in.taken
-		if in.stream != nil {
-			in.stream.asked = 0
-		}
 	}
 	t.taken = 0
 	t.early, t.lends = nil, false

@@ -11,14 +11,13 @@ type Outgoing struct {
 	t       *Transfer
 	id      uint64
 	src     Source
-	stream  *OutStream // nil if the length is known
 	done    chan struct{}
 	dropped chan struct{} // closed when the receiver takes none of it for true any more
 	err     error         // read after done
 	span    trace.Span
 
 	// The rest belongs to the Transfer's mutex.
-	total     int  // bytes; of a stream so far
+	total     int  // bytes
 	granted   int  // offset up to which the receiver asked, in this epoch
 	highest   int  // offset up to which it ever asked
 	acked     int  // offset up to which it has the bytes
@@ -78,15 +77,11 @@ func (t *Transfer) void(o *Outgoing, cause error) {
 
 // finish closes done if the source is not needed any more; t.mu is held.
 func (o *Outgoing) finish() {
-	whole := o.acked == o.total && (o.stream == nil || o.stream.final && o.stream.asked)
-	if o.ended || o.flying > 0 || !o.cancelled && !whole {
+	if o.ended || o.flying > 0 || !o.cancelled && o.acked < o.total {
 		return
 	}
 	o.ended = true
 	o.recorded()
-	if o.stream != nil {
-		o.stream.letGo()
-	}
 	if !o.cancelled {
 		delete(o.t.outs, o.id) // else the peer may still ask for it
 	}
@@ -133,11 +128,6 @@ func (t *Transfer) granted(s Signal) error {
 	}
 	if off != o.granted || n > o.total-off {
 		return fmt.Errorf("grant of %d bytes at %d of transfer %d, of which %d of %d bytes are granted: %w", n, off, s.ID, o.granted, o.total, ErrMalformed)
-	}
-	if o.stream != nil && !o.cancelled {
-		if _, ok := o.stream.find(off, n); !ok {
-			return fmt.Errorf("grant of %d bytes at %d of stream %d, where no such block is: %w", n, off, s.ID, ErrMalformed)
-		}
 	}
 	o.fresh = false
 	o.granted = off + n
@@ -232,9 +222,6 @@ func (t *Transfer) confirm() {
 		c.of.acked = max(c.of.acked, c.off+c.n)
 		t.stats.Sent += uint64(c.n)
 		t.moved += uint64(c.n)
-		if c.of.stream != nil {
-			c.of.stream.letGo()
-		}
 	}
 	c.of.finish()
 }

@@ -28,10 +28,8 @@ const (
 	SignalPause
 	// SignalReady says that an upgraded Comm is there (offset 1) or could not be made (offset 0); bytes is the number of the attempt.
 	SignalReady
-	// SignalAsk says that the receiver of a stream wants to hear of its blocks.
-	SignalAsk
-	// SignalOffer says that a block of so many bytes, at that offset of a stream, is encoded; no bytes are the end of the stream.
-	SignalOffer
+	_ // 7 and 8 were of an earlier protocol
+	_
 	// SignalGrantSure is SignalGrant by a receiver whose Comm is a Confirmer: the sender knows by its own completion what has been taken.
 	SignalGrantSure
 	// SignalTaken says how many chunks were taken in the epoch so far (offset), where completions do not tell.
@@ -87,7 +85,7 @@ func DecodeSignal(b []byte) (Signal, error) {
 		s.Text = string(b[signalSize:])
 	}
 	switch {
-	case s.Kind < SignalGrant || s.Kind > SignalUnasked:
+	case s.Kind < SignalGrant || s.Kind > SignalUnasked || s.Kind > SignalReady && s.Kind < SignalGrantSure:
 		return Signal{}, fmt.Errorf("decode signal: unknown kind %d: %w", s.Kind, ErrMalformed)
 	case s.Offset > math.MaxInt64:
 		return Signal{}, fmt.Errorf("decode signal of kind %d: offset %d: %w", s.Kind, s.Offset, ErrMalformed)

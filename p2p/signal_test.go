@@ -23,8 +23,6 @@ func sampleSignals() []p2p.Signal {
 		{Kind: p2p.SignalReset, Epoch: 7, Offset: 12, Bytes: 2, Text: "bytes corrupted"},
 		{Kind: p2p.SignalPause, Epoch: 1<<32 - 1},
 		{Kind: p2p.SignalReady, Offset: 1, Bytes: 3},
-		{Kind: p2p.SignalAsk, ID: 4},
-		{Kind: p2p.SignalOffer, ID: 4, Offset: 1000, Bytes: 77},
 		{Kind: p2p.SignalGrantSure, Epoch: 1, ID: 2, Offset: 64, Bytes: 64},
 		{Kind: p2p.SignalTaken, Epoch: 1, Offset: 9},
 		{Kind: p2p.SignalCredit, Epoch: 1, Bytes: 1 << 20},
@@ -60,6 +58,7 @@ func FuzzSignal(f *testing.F) {
 		f.Add(p2p.AppendSignal(nil, s))
 	}
 	f.Add(make([]byte, 25))
+	f.Add(append([]byte{byte(p2p.SignalReady) + 1}, make([]byte, 24)...)) // no kind
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := p2p.DecodeSignal(b)
 		if err != nil {

@@ -12,7 +12,7 @@ type Source interface {
 
 // Sink takes the bytes of a transfer that is received. Take is called by one goroutine at a time and must not wait for the Transfer.
 type Sink interface {
-	// Len is the number of bytes, or Unknown for a stream, of which Take takes one block at a time.
+	// Len is the number of bytes.
 	Len() int
 	// Take takes p, which begins at offset off. Every byte comes once, in order, whatever happens to connections. p is valid
 	// during the call. The borders are those of Source.Fill. An error gives the transfer up.

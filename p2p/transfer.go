@@ -154,7 +154,7 @@ func (t *Transfer) offer(o *Outgoing) {
 	}
 	if fault != nil {
 		o.cancelled, o.err = true, fault
-	} else if o.total > 0 || o.stream != nil {
+	} else if o.total > 0 {
 		t.outs[o.id] = o
 		signal(t.need)
 		t.sendUnasked(o)
@@ -169,12 +169,9 @@ func (t *Transfer) Receive(id uint64, priority Priority, dst []byte) *Incoming {
 	return t.ReceiveInto(id, priority, memory(dst))
 }
 
-// ReceiveInto asks for transfer id and gives its bytes to sink. A sink of length Unknown takes a stream.
+// ReceiveInto asks for transfer id and gives its bytes to sink.
 func (t *Transfer) ReceiveInto(id uint64, priority Priority, sink Sink) *Incoming {
 	in := &Incoming{t: t, id: id, priority: min(priority, priorities-1), sink: sink, total: sink.Len(), done: make(chan struct{})}
-	if in.total == Unknown {
-		in.total, in.stream = 0, &inStream{}
-	}
 	in.begin()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -201,14 +198,11 @@ func (t *Transfer) ReceiveInto(id uint64, priority Priority, sink Sink) *Incomin
 	if fault != nil {
 		in.err = fault
 		in.aborted.Store(true)
-	} else if in.total > 0 || in.stream != nil {
+	} else if in.total > 0 {
 		t.ins[id] = in
 		t.queues[in.priority] = append(t.queues[in.priority], in)
 		signal(t.need)
 		signal(t.wakeReceive)
-		if in.stream != nil {
-			t.cfg.Post(Signal{Kind: SignalAsk, Epoch: t.epoch, ID: id})
-		}
 	}
 	in.finish()
 	return in
@@ -241,10 +235,6 @@ func (t *Transfer) Signalled(s Signal) error {
 	case SignalReady:
 		t.peerIsReady(s)
 		return nil
-	case SignalAsk:
-		return t.asks(s.ID)
-	case SignalOffer:
-		return t.offered(s)
 	case SignalGrant, SignalGrantSure, SignalTaken, SignalReset, SignalPause, SignalCredit, SignalUnasked:
 	}
 	if s.Epoch != t.epoch || t.peerEnded {

@@ -62,10 +62,6 @@ func stress(t *testing.T, seed uint64, count int) {
 		giveUp := rng.IntN(6) // 0: the sender, 1: the receiver, 2: both
 		after := [2]time.Duration{time.Duration(rng.IntN(4000)) * time.Microsecond, time.Duration(rng.IntN(4000)) * time.Microsecond}
 		all.Go(func() {
-			if i%4 == 0 {
-				whole <- r.oneStream(sender, receiver, uint64(i), size, giveUp, after)
-				return
-			}
 			body := noise(seed+uint64(i), size)
 			out := sender.Send(uint64(i), body)
 			all.Go(func() {
@@ -120,35 +116,6 @@ func (r *rig) upgradeAgain(rng *rand.Rand, n int) {
 			r.ends[rank].Upgrade(attempt, running(p2ptest.Faulty(comms[rank], rng.Uint64(), faults)))
 		}
 	}
-}
-
-// oneStream moves a stream and says whether it was received whole.
-func (r *rig) oneStream(sender, receiver *p2p.Transfer, id uint64, size, giveUp int, after [2]time.Duration) bool {
-	r.Helper()
-	data := noise(id, size/20)
-	s := sender.SendStream(id)
-	d := &decoder{}
-	in := receiver.ReceiveInto(id, p2p.Priority(id%3), d)
-	var both sync.WaitGroup
-	if giveUp == 0 || giveUp == 2 {
-		both.Go(func() { stopAfter(s.Done(), after[0], func() { s.Cancel(errors.New("enough")) }) })
-	}
-	if giveUp == 1 || giveUp == 2 {
-		both.Go(func() { stopAfter(in.Done(), after[1], func() { in.Cancel(errors.New("no more")) }) })
-	}
-	if err := encode(r.Context(), s, data, id); err != nil && giveUp > 2 {
-		r.Errorf("encode stream %d: %v", id, err)
-	}
-	r.wait(s.Done())
-	r.wait(in.Done())
-	both.Wait()
-	if giveUp > 2 && in.Err() != nil {
-		r.Errorf("stream %d: %v", id, in.Err())
-	}
-	if in.Err() == nil && !bytes.Equal(d.got, data) {
-		r.Errorf("stream %d came changed", id)
-	}
-	return in.Err() == nil
 }
 
 // eager says that a message is sent when it has been copied, as a backend may that does not hear of the receive.

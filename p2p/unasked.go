@@ -61,11 +61,11 @@ func (t *Transfer) sendUnasked(o *Outgoing) {
 	if n < o.total {
 		n -= n % grain
 	}
-	if n <= 0 || o.stream != nil || t.ended || t.peerEnded || t.pausing || t.ahead >= maxUnasked {
+	if n <= 0 || t.ended || t.peerEnded || t.pausing || t.ahead >= maxUnasked {
 		return
 	}
 	for _, other := range t.outs {
-		if other != o && (other.stream != nil || other.granted < other.total) {
+		if other != o && other.granted < other.total {
 			return // the peer may be asking for more of it now
 		}
 	}
