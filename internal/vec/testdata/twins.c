@@ -1,10 +1,8 @@
-// Twins of the kernels as a C programmer writes them, for gcc -O3 -march=native. The program reads lines "kernel n milliseconds" and answers with the
-// thread CPU time of one call in nanoseconds, the lower quartile of turns of a millisecond; "peak" answers the same way with the FLOP/s of a loop of
-// independent fused products.
+// Twins of the kernels as a C programmer writes them, for gcc -O3 -march=native, in a library that measures them by thread CPU time: the lower quartile
+// of turns of a millisecond.
 #include <immintrin.h>
 #include <math.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -145,7 +143,8 @@ static void adamNorms(long n, slice w, slice m, slice v, slice g32, const double
 
 #include "codecs.h"
 
-static void run(const char *k, long n, float **s, const double *c) {
+// run says whether there is such a kernel.
+static int run(const char *k, long n, float **s, const double *c) {
 	if (!strcmp(k, "add")) add(n, s[0], s[1]);
 	else if (!strcmp(k, "scale")) scale(n, s[0], c[0]);
 	else if (!strcmp(k, "axpy")) axpy(n, s[0], c[0], s[1]);
@@ -161,7 +160,8 @@ static void run(const char *k, long n, float **s, const double *c) {
 	else if (!strcmp(k, "ftrl")) ftrl(n, s[0], s[1], s[2], s[3], c);
 	else if (!strcmp(k, "sumSquares")) sumSquares(n, s[0], s[1], c);
 	else if (!strcmp(k, "adamNorms")) adamNorms(n, s[0], s[1], s[2], s[3], c);
-	else if (!codec(k, n, s, c)) exit(2);
+	else return codec(k, n, s, c);
+	return 1;
 }
 
 static double now(void) {
@@ -194,17 +194,23 @@ static void fused(long turns) {
 
 static int ascending(const void *a, const void *b) { return (*(double *)a > *(double *)b) - (*(double *)a < *(double *)b); }
 
-// measure is the nanoseconds of one call of a kernel, or of 1,000 turns of fused.
-static double measure(const char *k, long n, float **s, const double *c, double ms) {
-	enum { most = 1000 };
-	static double took[most];
+enum { most = 1000 };
+
+// quartile is the lower one.
+static double quartile(double *took, int count) {
+	qsort(took, count, sizeof *took, ascending);
+	return took[count / 4];
+}
+
+// measure is the nanoseconds of one call of a kernel, 0 of one that is not here.
+double measure(const char *k, long n, float **s, const double *c, double ms) {
+	double took[most];
 	int count = 0;
 	long calls = 1;
+	if (!run(k, n, s, c)) return 0;
 	for (double end = now() + ms * 1e6; count < most;) {
 		double began = now();
-		for (long i = 0; i < calls; i++)
-			if (s) run(k, n, s, c);
-			else fused(1000);
+		for (long i = 0; i < calls; i++) run(k, n, s, c);
 		double t = now() - began;
 		if (t < 1e6) {
 			calls *= 2;
@@ -213,35 +219,18 @@ static double measure(const char *k, long n, float **s, const double *c, double 
 		took[count++] = t / calls;
 		if (now() > end) break;
 	}
-	qsort(took, count, sizeof *took, ascending);
-	return took[count / 4];
+	return quartile(took, count);
 }
 
-int main(void) {
-	char k[32];
-	long n, have = 0;
-	double ms, c[8];
-	float *s[5] = {0};
-	while (scanf("%31s %ld %lf", k, &n, &ms) == 3) {
-		for (int i = 0; i < 8; i++)
-			if (scanf("%lf", &c[i]) != 1) return 2;
-		if (!strcmp(k, "peak")) {
-			printf("%.6g\n", 1000 * 12 * (double)(sizeof(vec) / 4) * 2 / measure(k, 0, 0, 0, ms) * 1e9);
-			fflush(stdout);
-			continue;
-		}
-		if (n != have) {
-			have = n;
-			for (int i = 0; i < 5; i++) {
-				free(s[i]);
-				s[i] = aligned_alloc(64, (4 * n + 63) / 64 * 64);
-			}
-		}
-		for (int i = 0; i < 5; i++)
-			for (long j = 0; j < n; j++) s[i][j] = 0.01f + 0.001f * ((i * 31 + j) % 89);
-		run(k, n, s, c);
-		printf("%.6g\n", measure(k, n, s, c, ms));
-		fflush(stdout);
+// peak is the FLOP/s of independent fused products.
+double peak(double ms) {
+	enum { turns = 100000, flops = 12 * 2 * sizeof(vec) / 4 };
+	double took[most];
+	int count = 0;
+	for (double end = now() + ms * 1e6; count < most && now() < end;) {
+		double began = now();
+		fused(turns);
+		took[count++] = now() - began;
 	}
-	return 0;
+	return (double)turns * flops / quartile(took, count) * 1e9;
 }
