@@ -13,11 +13,12 @@ import (
 	"hcclps/p2p/sockets"
 )
 
-// counted is a sink that counts what it has taken, and closes begun when that is a twentieth.
+// counted is a sink that counts what it has taken. When that is a twentieth it closes begun and waits for asked; from then on until passed it takes
+// 100 MiB a second, so that it is not through before others have had the processor.
 type counted struct {
 	p2ptest.Pattern
-	taken atomic.Int64
-	begun chan struct{}
+	taken                atomic.Int64
+	begun, asked, passed chan struct{}
 }
 
 func (c *counted) Take(off int, b []byte) error {
@@ -25,13 +26,24 @@ func (c *counted) Take(off int, b []byte) error {
 	if now >= mark && now-n < mark {
 		close(c.begun)
 	}
+	if now >= mark {
+		<-c.asked
+		select {
+		case <-c.passed:
+		case <-time.After(time.Duration(n) * time.Second / (100 << 20)):
+		}
+	}
 	return c.Pattern.Take(off, b)
 }
 
 // A pull is granted ahead of what is left of a push of 400 MiB that began before it, over real sockets.
 func TestPullPassesLargePush(t *testing.T) {
 	const large, small = 400 << 20, 1 << 20
-	push := &counted{Pattern: p2ptest.Pattern{Seed: 1, N: large}, begun: make(chan struct{})}
+	push := &counted{
+		Pattern: p2ptest.Pattern{Seed: 1, N: large},
+		begun:   make(chan struct{}), asked: make(chan struct{}), passed: make(chan struct{}),
+	}
+	ask, pass := sync.OnceFunc(func() { close(push.asked) }), sync.OnceFunc(func() { close(push.passed) })
 	pull := p2ptest.Pattern{Seed: 2, N: small}
 	var before, after int64 // bytes of the push when the pull's body was asked for, and when it was there
 	serve := func(ctx context.Context, r *link.Request) {
@@ -40,8 +52,10 @@ func TestPullPassesLargePush(t *testing.T) {
 			err = r.BodyTo(ctx, push)
 		} else {
 			before = push.taken.Load()
+			ask()
 			err = r.BodyTo(ctx, pull)
 			after = push.taken.Load()
+			pass()
 		}
 		if err == nil {
 			err = r.Reply(nil)
@@ -64,6 +78,8 @@ func TestPullPassesLargePush(t *testing.T) {
 		t.Fatal("the push does not begin")
 	}
 	call("pull", link.Pull, pull)
+	ask() // it may have failed
+	pass()
 	t.Logf("the pull came when %d and was through when %d of %d MiB of the push were", before>>20, after>>20, large>>20)
 	if before < large/20 || after >= large/2 {
 		t.Errorf("the pull waited from %d to %d of %d", before, after, large)
