@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -122,12 +123,15 @@ func created(c *cli.Context, dir string, s wire.CheckpointStatus) error {
 
 func restoreCommand() *cli.Command {
 	return &cli.Command{
-		Name: "restore", Usage: "bring a job from a checkpoint into a cluster that does not know it",
+		Name: "restore", Usage: "bring a job from a checkpoint into a cluster that does not know it, or tables into a job",
 		Description: "The cluster may have other numbers of servers and shards. The workers then go on by their names,\n" +
-			"each after the last step that the checkpoint has of it. A restore that was broken off is run again.",
+			"each after the last step that the checkpoint has of it. A restore that was broken off is run again.\n\n" +
+			"With --table only these tables come, with optimizer slots and schema, into a job that runs or has yet to begin:\n" +
+			"an experiment on a copy. Workers see each when all of it is there.",
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "from", Usage: "`DIR[@ID]`: the folder, and which checkpoint; without one the newest"},
-			&cli.StringFlag{Name: "job", Usage: "new `NAME` of the job; default: as it was"},
+			&cli.StringFlag{Name: "job", Usage: "new `NAME` of the job, or the one that tables come into; default: as it was"},
+			&cli.StringSliceFlag{Name: "table", Usage: "only this table, `NAME[=NEWNAME]`; may be given again"},
 			&cli.IntFlag{Name: "world", Usage: "go on with `N` workers (bsp); default: as many as there were"},
 		}, clusterFlags()...),
 		Action: func(c *cli.Context) error {
@@ -140,8 +144,18 @@ func restoreCommand() *cli.Command {
 			if n := c.Int("world"); c.IsSet("world") && n < 1 {
 				return program.Usage("--world %d: want 1 or more workers", n)
 			}
+			do := bring
+			if tables := c.StringSlice("table"); len(tables) > 0 {
+				if c.IsSet("world") {
+					return program.Usage("--world is for whole jobs: with --table no workers come")
+				}
+				if slices.ContainsFunc(tables, func(t string) bool { return copyOf(t) == restore.Copy{} }) {
+					return program.Usage("--table %q: want NAME or NAME=NEWNAME", tables)
+				}
+				do = fork
+			}
 			return withCheckpoint(c.Context, c.String("from"), func(ck *checkpoint.Checkpoint) error {
-				return withCluster(c, func(ctx context.Context, to *reach.Cluster) error { return bring(ctx, c, ck, to) })
+				return withCluster(c, func(ctx context.Context, to *reach.Cluster) error { return do(ctx, c, ck, to) })
 			})
 		},
 	}
@@ -165,5 +179,38 @@ func bring(ctx context.Context, c *cli.Context, ck *checkpoint.Checkpoint, to *r
 		return json.NewEncoder(c.App.Writer).Encode(report)
 	}
 	fmt.Fprintf(c.App.Writer, "job %s is back at step %d: %d tables, %d rows\n", report.Job, report.Step, report.Tables, report.Rows)
+	return nil
+}
+
+// copyOf reads NAME or NAME=NEWNAME; empty: it is none.
+func copyOf(s string) restore.Copy {
+	name, as, renamed := strings.Cut(s, "=")
+	if name == "" || renamed && as == "" {
+		return restore.Copy{}
+	}
+	return restore.Copy{Table: name, As: as}
+}
+
+// fork brings tables into a job.
+func fork(ctx context.Context, c *cli.Context, ck *checkpoint.Checkpoint, to *reach.Cluster) error {
+	var tables []restore.Copy
+	for _, t := range c.StringSlice("table") {
+		tables = append(tables, copyOf(t))
+	}
+	bar := newBar(c, "fork")
+	report, err := restore.Fork(ctx, restore.ForkConfig{
+		From: ck, Job: c.String("job"), Tables: tables, To: to,
+		Progress: func(done, total uint64) { bar.set(int64(done), int64(total)) },
+	})
+	bar.end()
+	switch {
+	case err != nil:
+		return err
+	case c.Bool("json"):
+		return json.NewEncoder(c.App.Writer).Encode(report)
+	}
+	for _, t := range report.Tables {
+		fmt.Fprintf(c.App.Writer, "table %s of checkpoint %d is %s of job %s: %d rows\n", t.Table, report.Checkpoint, t.As, report.Job, t.Rows)
+	}
 	return nil
 }

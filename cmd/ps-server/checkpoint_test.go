@@ -145,6 +145,18 @@ func TestCheckpointCommands(t *testing.T) {
 	to := serveJob(t, "")
 	says(run(0, "restore", "--servers", to.addr, "--cluster", "c", "--from", s.kept+"@"+first, "--job", "again"), "job again is back at step", "3 rows")
 	says(run(1, "restore", "--servers", s.addr, "--cluster", "c", "--from", s.kept), "has begun here")
+	fork := func(want int, at *served, tables ...string) string {
+		args := []string{"restore", "--servers", at.addr, "--cluster", "c", "--from", s.kept + "@" + first}
+		for _, name := range tables {
+			args = append(args, "--table", name)
+		}
+		return run(want, args...)
+	}
+	says(fork(0, s, "items=copy"), "table items of checkpoint "+first+" is copy of job clicks: 3 rows")
+	says(fork(1, s, "items"), `a table "items" already`, "another name")
+	says(fork(1, s, "itmes=other"), `did you mean "items"`)
+	says(run(0, "restore", "--servers", to.addr, "--cluster", "c", "--from", s.kept+"@"+first, "--job", "experiment", "--table", "items", "--json"),
+		`"job":"experiment"`, `"table":"items","as":"items","rows":3`)
 
 	says(run(1, "delete", s.kept, first), "stands on it")
 	says(run(1, "delete", s.kept, last, "999"), "999")
@@ -173,6 +185,8 @@ func TestCheckpointCommandsRefuse(t *testing.T) {
 		{2, "--from is needed", []string{"restore"}},
 		{1, missing, []string{"restore", "--from", missing}},
 		{2, "--world -1", []string{"restore", "--from", missing, "--world", "-1"}},
+		{2, "NAME=NEWNAME", []string{"restore", "--from", missing, "--table", "items="}},
+		{2, "with --table no workers", []string{"restore", "--from", missing, "--table", "items", "--world", "2"}},
 		{2, "--world 0", []string{"restore", "--from", missing, "--world", "0"}},
 		{2, "want DIR", []string{"export", missing}},
 		{1, missing, []string{"export", missing + "@7", filepath.Join(missing, "out")}},

@@ -10,5 +10,9 @@
 // open the job before all of it is there. The cluster may have any number of
 // shards and servers: partitions are what both have in common.
 //
-// Run starts some goroutines and waits for them.
+// Fork brings single tables, under other names if wanted, into a job that runs or has yet to begin:
+//
+//	report, err := restore.Fork(ctx, restore.ForkConfig{From: c, Job: "experiment", Tables: []restore.Copy{{Table: "items"}}, To: cluster})
+//
+// Both start some goroutines and wait for them.
 package restore

@@ -57,6 +57,42 @@ func moved(kept string) error {
 	})
 }
 
+// A table of a checkpoint begins another job, beside the one it comes from.
+func ExampleFork() {
+	dir, err := os.MkdirTemp("", "hcclps-example-")
+	if err == nil {
+		err = errors.Join(forked(filepath.Join(dir, "checkpoints")), os.RemoveAll(dir))
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output: table items is sandbox of job experiment: 3 rows
+}
+
+func forked(kept string) error {
+	l, err := ps.NewLocal(ps.LocalConfig{Servers: 1, Shards: 2, Checkpoint: ps.CheckpointConfig{Dir: kept}})
+	if err != nil {
+		return err
+	}
+	return l.With(context.Background(), func(ctx context.Context) error {
+		if err := train(ctx, l); err != nil {
+			return err
+		}
+		return withCluster(ctx, l, func(ctx context.Context, to *reach.Cluster) error {
+			c, closing, err := restore.Source{Dir: kept}.Open(ctx, "")
+			if err != nil {
+				return err
+			}
+			defer closing() //nolint:errcheck // only read
+			report, err := restore.Fork(ctx, restore.ForkConfig{From: c, Job: "experiment", Tables: []restore.Copy{{Table: "items", As: "sandbox"}}, To: to})
+			for _, t := range report.Tables {
+				fmt.Printf("table %s is %s of job %s: %d rows\n", t.Table, t.As, report.Job, t.Rows)
+			}
+			return err
+		})
+	})
+}
+
 // train makes three steps, and has the state after them kept.
 func train(ctx context.Context, l *ps.Local) error {
 	c, err := worker.Connect(ctx, worker.Config{Job: "clicks", Servers: l.Addrs(), Cluster: l.Cluster(), Network: l.Network()})

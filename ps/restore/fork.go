@@ -259,7 +259,7 @@ func (f *fork) send(ctx context.Context, i int, piece wire.RestorePiece, data []
 	group := layout.GroupOf(i)
 	a, _, err := f.To.Shard(ctx, group, &wire.Restore{Group: group, Job: f.Job, Load: f.load, Piece: piece}, data)
 	if err := definite(a, err); err != nil {
-		return a, fmt.Errorf("group %d: %w", group, err)
+		return a, fmt.Errorf("%s: %w", layout.GroupName(group), err)
 	}
 	return a, nil
 }

@@ -66,6 +66,7 @@ func (s *State) restoreHead(m *wire.Restore) error {
 	if len(s.writers)+len(h.Writers) > 1<<16-1 {
 		return fmt.Errorf("%d writers of rows, and %d are known here already: 65535 can be told apart", len(h.Writers), len(s.writers))
 	}
+	j.Forks = nil
 	slots, from := s.slots, uint16(len(s.writers))
 	for _, t := range j.Tables {
 		s.slots++
