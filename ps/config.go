@@ -109,9 +109,17 @@ func (c Config) local() (Config, error) {
 	}
 	c, err := c.absolute()
 	if err = errors.Join(err, c.faults()); err != nil {
-		return c, fmt.Errorf("configure server %q: %w", c.Name, err)
+		return c, fmt.Errorf("configure server %q: %w", c.called(), err)
 	}
 	return c, nil
+}
+
+// called is the server's name in errors, before it is known what was recorded.
+func (c Config) called() string {
+	if c.Name == "" && c.Dir != "" {
+		return filepath.Base(c.Dir)
+	}
+	return c.Name
 }
 
 // withDefaults fills in what was neither given nor recorded.

@@ -43,6 +43,7 @@ const readyPoll = 20 * time.Millisecond
 // be called concurrently, at any time.
 type Server struct {
 	cfg     Config // Run completes it by what is recorded
+	called  string // the name until then
 	log     *slog.Logger
 	started time.Time
 
@@ -77,7 +78,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		cfg: cfg, log: cfg.Logger, started: time.Now(),
+		cfg: cfg, called: cfg.called(), log: cfg.Logger, started: time.Now(),
 		formedCh: make(chan struct{}), adopting: make(chan struct{}, 1), opened: make(chan struct{}), over: make(chan struct{}), crash: newCrash(),
 	}
 	return s, nil
@@ -93,7 +94,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	defer close(s.over)
 	if err := s.open(ctx); err != nil {
-		return fmt.Errorf("start server %q: %w", s.cfg.Name, err)
+		return fmt.Errorf("start server %q: %w", s.cfg.called(), err)
 	}
 	err := s.run(ctx)
 	return errors.Join(err, s.close())
@@ -322,14 +323,14 @@ func (s *Server) Snapshot(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// name is what the operator calls this server, "" before Run knows it. Other
+// name is what the operator calls this server, as far as it is known before Run has read what is recorded. Other
 // methods than those that run inside Run must not read cfg itself.
 func (s *Server) name() string {
 	select {
 	case <-s.opened:
 		return s.cfg.Name
 	default:
-		return ""
+		return s.called
 	}
 }
 

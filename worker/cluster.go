@@ -87,7 +87,7 @@ func (c *cluster) discover(ctx context.Context) error {
 		Op: "find the cluster", Replicas: func() []string { return c.seeds },
 		Timeout: 9 * time.Second, PerTry: 3 * time.Second,
 	}
-	ctx, cancel := context.WithTimeout(ctx, route.Timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, route.Timeout, fmt.Errorf("no server has answered within %v: %w", route.Timeout, context.DeadlineExceeded))
 	defer cancel()
 	_, err = route.Do(ctx, func(ctx context.Context, addr string) (link.Verdict, error) {
 		reply, err := c.link.Call(ctx, addr, link.Call{Head: head})

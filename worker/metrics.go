@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"hcclps/ps/optim"
 	"hcclps/worker/dataset"
 	"hcclps/worker/metric"
 )
@@ -54,7 +55,11 @@ func parseMetric(name string) (named, error) {
 		err == nil && feature != "" && m.k > 0 && slices.Contains(byRank, kind):
 		return m, nil
 	}
-	return m, fmt.Errorf("metric %q: want one of %s, or by a feature gauc:FEATURE, hr@K:FEATURE, recall@K:FEATURE, ndcg@K:FEATURE", name, strings.Join(plain, ", "))
+	nearest := ""
+	if all := append(append(plain, byGroup), byRank...); !slices.Contains(all, kind) {
+		nearest = "; nearest is " + optim.Nearest(kind, all)
+	}
+	return m, fmt.Errorf("metric %q: want one of %s, or by a feature gauc:FEATURE, hr@K:FEATURE, recall@K:FEATURE, ndcg@K:FEATURE%s", name, strings.Join(plain, ", "), nearest)
 }
 
 // newMetrics makes room for the metrics named, beside those that need no names.

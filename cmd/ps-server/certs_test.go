@@ -63,7 +63,7 @@ func TestMistakes(t *testing.T) {
 		{[]string{"certs", "--out", dir, "--name", "a/b"}, 2, "--name"},
 		{[]string{"certs", "--out", dir, "--days", "0"}, 2, "--days"},
 		{[]string{"certs", "--out", dir, "s1"}, 2, "no argument"},
-		{[]string{"serve", "--dir", dir, "--tls-cert", "x"}, 2, "--tls-ca, --tls-key is needed beside --tls-cert"},
+		{[]string{"serve", "--dir", dir, "--tls-cert", "x"}, 2, "give --tls-ca, --tls-key beside --tls-cert"},
 		{[]string{"serve", "--dir", dir, "--listen", "0.0.0.0:0", "--advertise", "127.0.0.1:1"}, 2, "--insecure"},
 		{[]string{"serve", "--dir", dir, "--listen", "0.0.0.0:0", "--insecure"}, 2, "--advertise"},
 		{[]string{"serve", "--dir", dir, "--listen", "127.0.0.1:0", "--advertise", "0.0.0.0:7101"}, 2, "--advertise"},
@@ -72,7 +72,11 @@ func TestMistakes(t *testing.T) {
 		{[]string{"serve", "--dir", dir, "--memory", "1"}, 2, "--memory"},
 		{[]string{"serve", "--dir", dir, "--token-file", filepath.Join(dir, "none")}, 2, "no such file"},
 		{[]string{"serve", "--dir", dir, "--listen", "233.252.0.0/24:0", "--insecure"}, 2, "no interface of this host"},
-		{[]string{"status", "--tls-key", "x"}, 2, "--tls-ca, --tls-cert is needed"},
+		{[]string{"status", "--servers", "nonsense"}, 2, "--servers nonsense: "},
+		{[]string{"status", "--servers", "127.0.0.1:1"}, 1, "no server has answered: is ps-server serve running"},
+		{[]string{"row"}, 2, "row: which command? want one of get"},
+		{[]string{"row", "gte"}, 2, "did you mean get?"},
+		{[]string{"status", "--tls-key", "x"}, 2, "give --tls-ca, --tls-cert"},
 		{[]string{"status", "--token-file", filepath.Join(dir, "none")}, 1, "no such file"},
 	} {
 		code, _, stderr := command(t.Context(), k.args...)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -50,7 +51,7 @@ func showStatus(c *cli.Context) error {
 		err = render(c.App.Writer, views, c.Bool("waiting"))
 	}
 	if err == nil && !slices.ContainsFunc(views, func(v program.ServerView) bool { return v.Status != nil }) {
-		err = fmt.Errorf("no server answered")
+		err = errors.New("no server has answered: is ps-server serve running there? --servers names others")
 	}
 	return err
 }
@@ -72,6 +73,9 @@ func ask(c *cli.Context) ([]program.ServerView, error) {
 
 // askingClient is a client of the cluster that askFlags name.
 func askingClient(c *cli.Context) (*link.Client, error) {
+	if err := program.CheckServers(c); err != nil {
+		return nil, err
+	}
 	network, err := program.Network(c, c.String("cluster"), nil)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -69,6 +70,9 @@ func initFeatures(c *cli.Context) error {
 		return err
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("write features file: %s is there, and may have been changed by hand: remove it, or name another with --out", path)
+	}
 	if err != nil {
 		return fmt.Errorf("write features file: %w", err)
 	}
@@ -111,9 +115,10 @@ func renderCheck(w io.Writer, r *dataset.Report) error {
 		}
 		fmt.Fprintf(tw, "%s\t%s\t%d\t%d\t%s%d\t%s%d", f.Name, f.Kind, f.Missing, f.Entries, about, f.Distinct, about, f.Collisions)
 		if f.Numbers.Count > 0 {
-			fmt.Fprintf(tw, "\t%.4g\t%.4g\t%.4g", f.Numbers.Min, f.Numbers.Mean, f.Numbers.Max)
+			fmt.Fprintf(tw, "\t%.4g\t%.4g\t%.4g\n", f.Numbers.Min, f.Numbers.Mean, f.Numbers.Max)
+		} else {
+			fmt.Fprint(tw, "\t\t\t\n") // or the columns before would not line up
 		}
-		fmt.Fprintln(tw)
 	}
 	return tw.Flush()
 }

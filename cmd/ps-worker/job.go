@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -290,24 +289,7 @@ func (j *job) checkNumbers() error {
 	case c.Duration("step-delay") < 0 || c.Duration("op-timeout") <= 0:
 		return program.Usage("--step-delay %v, --op-timeout %v: want no negative delay, and a time above 0", c.Duration("step-delay"), c.Duration("op-timeout"))
 	}
-	return checkServers(c)
-}
-
-// checkServers finds addresses that are none.
-func checkServers(c *cli.Context) error {
-	for _, addr := range c.StringSlice("servers") {
-		if strings.HasPrefix(addr, "unix:") {
-			continue
-		}
-		_, port, err := net.SplitHostPort(addr)
-		if err == nil {
-			_, err = net.DefaultResolver.LookupPort(c.Context, "tcp", port)
-		}
-		if err != nil {
-			return program.Usage("--servers %s: %w", addr, err)
-		}
-	}
-	return nil
+	return program.CheckServers(c)
 }
 
 // open opens the data and test files; all that is wrong with them is said now.

@@ -70,7 +70,7 @@ func topo(c *cli.Context) error {
 	if c.Duration("time") <= 0 {
 		return program.Usage("--time %v: want some time", c.Duration("time"))
 	}
-	if err := checkServers(c); err != nil {
+	if err := program.CheckServers(c); err != nil {
 		return err
 	}
 	roads := []road{}

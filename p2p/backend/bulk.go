@@ -59,7 +59,7 @@ func (c Config) device() (int, error) {
 	}
 	n, err := strconv.Atoi(c.Device)
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("device %q: want a number from 0, or none", c.Device)
+		return 0, fmt.Errorf("device %q: want a number from 0, or none (Device, --device)", c.Device)
 	}
 	return n, nil
 }

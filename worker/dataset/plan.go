@@ -172,7 +172,7 @@ func (p *plan) planSparse() error {
 		switch {
 		case f.Kind == KindLabel:
 		case f.Kind != KindIDs:
-			return f.fault("kind %s: features of format %s are ids", f.Kind, p.cfg.Format)
+			return f.fault("kind %s: features of format %s are ids: of columns, such as those of csv, it is another format (Format, --format)", f.Kind, p.cfg.Format)
 		case single && f.column() != Features:
 			return f.fault("column %q: format %s has only %q", f.column(), p.cfg.Format, Features)
 		case !single && (!ok || n >= maxFields):

@@ -119,7 +119,7 @@ func TestSparseSchemas(t *testing.T) {
 	}
 	for features, says := range map[string]string{
 		"features:\n  - {name: a, kind: ids}\n":                                                               `format libsvm has only "features"`,
-		"features:\n  - {name: features, kind: id}\n":                                                         "features of format libsvm are ids",
+		"features:\n  - {name: features, kind: id}\n":                                                         "features of format libsvm are ids: of columns",
 		"features: []\njoin:\n  - {file: x, key: y}\n":                                                        "no columns to join",
 		"features:\n  - {name: a, kind: ids, column: features}\n  - {name: b, kind: ids, column: features}\n": "one feature, not 2",
 	} {

@@ -1,8 +1,9 @@
 package program
 
 import (
-	"errors"
 	"log/slog"
+	"net"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -52,7 +53,24 @@ func CheckNetwork(c *cli.Context) error {
 		}
 	}
 	if len(set) > 0 && len(missing) > 0 {
-		return &UsageError{errors.New(Sorted(missing) + " is needed beside " + Sorted(set) + ": TLS takes all three; ps-server certs makes them")}
+		return Usage("TLS takes all three files, ps-server certs makes them: give %s beside %s", Sorted(missing), Sorted(set))
+	}
+	return nil
+}
+
+// CheckServers finds addresses in --servers that are none.
+func CheckServers(c *cli.Context) error {
+	for _, addr := range c.StringSlice("servers") {
+		if strings.HasPrefix(addr, "unix:") {
+			continue
+		}
+		_, port, err := net.SplitHostPort(addr)
+		if err == nil {
+			_, err = net.DefaultResolver.LookupPort(c.Context, "tcp", port)
+		}
+		if err != nil {
+			return Usage("--servers %s: %w", addr, err)
+		}
 	}
 	return nil
 }

@@ -92,6 +92,7 @@ func prepareAll(cmds []*cli.Command) {
 		}
 		if len(cmd.Subcommands) > 0 {
 			cmd.Action = unknownSubcommand
+			cmd.ArgsUsage = "COMMAND"
 			prepareAll(cmd.Subcommands)
 		}
 	}
@@ -119,6 +120,9 @@ func sayDefault(f cli.Flag) {
 
 func unknownSubcommand(c *cli.Context) error {
 	given, valid := c.Args().First(), names(c.Command.Subcommands)
+	if given == "" {
+		return Usage("%s: which command? want one of %s (--help says what they do)", c.Command.Name, strings.Join(valid, ", "))
+	}
 	return Usage("%s: unknown command %q: want one of %s%s", c.Command.Name, given, strings.Join(valid, ", "), nearest(given, valid))
 }
 
@@ -178,6 +182,9 @@ func VersionCommand() *cli.Command {
 	return &cli.Command{
 		Name: "version", Usage: "print the version",
 		Action: func(c *cli.Context) error {
+			if err := NoArguments(c); err != nil {
+				return err
+			}
 			fmt.Fprintf(c.App.Writer, "%s %s\n", c.App.Name, Version)
 			return nil
 		},
