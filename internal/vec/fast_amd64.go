@@ -6,7 +6,10 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-//go:generate sh -c "cd gen && go run . -out ../kernels_amd64.s -stubs ../kernels_amd64.go -pkg vec"
+//go:generate go -C gen run . -group sums -out ../kernels_sums_amd64.s -stubs ../kernels_sums_amd64.go -pkg vec
+//go:generate go -C gen run . -group codecs -out ../kernels_codecs_amd64.s -stubs ../kernels_codecs_amd64.go -pkg vec
+//go:generate go -C gen run . -group rules -out ../kernels_rules_amd64.s -stubs ../kernels_rules_amd64.go -pkg vec
+//go:generate go -C gen run . -group tiles -out ../kernels_tiles_amd64.s -stubs ../kernels_tiles_amd64.go -pkg vec
 
 // detect finds the widest unit the CPU has.
 func detect() unit {

@@ -3,6 +3,10 @@
 package main
 
 import (
+	"flag"
+	"fmt"
+	"os"
+
 	. "github.com/mmcloughlin/avo/build"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -13,46 +17,71 @@ type isa struct {
 	wide   bool // 512 bits and masks, else 256 bits and none
 }
 
+// group is the kernels of one pair of files.
+type group struct {
+	data  []func() // constants
+	write func(s isa)
+}
+
 func main() {
+	name := flag.String("group", "", "sums, codecs, rules or tiles")
+	flag.Parse()
+	g, ok := map[string]group{
+		"sums":   {[]func(){tailMasks}, sums},
+		"codecs": {[]func(){tailMasks, lanesAscending, signShifts}, codecs},
+		"rules":  {nil, rules},
+		"tiles":  {nil, tiles},
+	}[*name]
+	if !ok {
+		fmt.Fprintf(os.Stderr, "no group %q\n", *name)
+		os.Exit(2)
+	}
 	ConstraintExpr("amd64")
-	tailMasks()
-	lanesAscending()
-	signShifts()
+	for _, f := range g.data {
+		f()
+	}
 	for _, s := range []isa{{"AVX2", false}, {"AVX512", true}} {
-		add(s)
-		scale(s)
-		axpy(s)
-		axpby(s)
-		dot(s)
-		finite(s)
-		encodeF16(s)
-		decodeF16(s)
-		addF16(s)
-		encodeBF16(s)
-		decodeBF16(s)
-		addBF16(s)
-		maxAbs(s)
-		absSum(s)
-		addAbsSum(s)
-		absSumAbove(s)
-		selectAbs(s)
-		packSigns(s)
-		packSignsRest(s)
-		for _, also := range []bool{false, true} {
-			unpackSigns(s, also)
-			packTwoBit(s, also)
-			unpackTwoBit(s, also)
-			encodeInt8(s, also)
-			decodeInt8(s, also)
-		}
-		for _, k := range elementKernels() {
-			k.write(s)
-		}
-		gatherRows(s)
-		gemmTile(s)
-		transpose(s)
+		g.write(s)
 	}
 	Generate()
+}
+
+// sums are those of vectors and their products.
+func sums(s isa) {
+	for _, f := range []func(isa){add, scale, axpy, axpby, dot, finite} {
+		f(s)
+	}
+}
+
+// codecs are what float32 vectors are made shorter by.
+func codecs(s isa) {
+	for _, f := range []func(isa){
+		encodeF16, decodeF16, addF16, encodeBF16, decodeBF16, addBF16,
+		maxAbs, absSum, addAbsSum, absSumAbove, selectAbs, packSigns, packSignsRest,
+	} {
+		f(s)
+	}
+	for _, also := range []bool{false, true} {
+		unpackSigns(s, also)
+		packTwoBit(s, also)
+		unpackTwoBit(s, also)
+		encodeInt8(s, also)
+		decodeInt8(s, also)
+	}
+}
+
+// rules are the update loops of optimizers, and their norms.
+func rules(s isa) {
+	for _, k := range elementKernels() {
+		k.write(s)
+	}
+}
+
+// tiles are rows of tables and parts of matrices.
+func tiles(s isa) {
+	gatherRows(s)
+	gemmTile(s)
+	transpose(s)
 }
 
 // vector is a fresh register of the full width.
