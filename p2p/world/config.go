@@ -71,18 +71,7 @@ func (c *Config) setDefaults(rank bool) error {
 		fault("rank %d is not in 0..%d", c.Rank, c.Size-1)
 	}
 	if c.Size > 1 {
-		if c.Network == nil {
-			fault("network is nil")
-		}
-		if c.Pair == nil && rank {
-			fault("pair is nil: give the backend's function")
-		}
-		if c.Master == "" && c.Register == nil && (rank || c.Listen == "") {
-			fault("master is empty: say where the world meets")
-		}
-		if c.Master == "" && c.Register != nil && c.Listen == "" {
-			fault("listen is empty: without a master each rank says by which of its addresses it is reached")
-		}
+		c.checkMeeting(rank, fault)
 	}
 	if c.Stripes == 0 {
 		c.Stripes = 1
@@ -124,6 +113,22 @@ func (c *Config) setDefaults(rank bool) error {
 		}
 	}
 	return errors.Join(faults...)
+}
+
+// checkMeeting finds what is missing to find the others.
+func (c *Config) checkMeeting(rank bool, fault func(format string, args ...any)) {
+	if c.Network == nil {
+		fault("network is nil")
+	}
+	if c.Pair == nil && rank {
+		fault("pair is nil: give the backend's function")
+	}
+	if c.Master == "" && c.Register == nil && (rank || c.Listen == "") {
+		fault("master is empty: say where the world meets")
+	}
+	if c.Master == "" && c.Register != nil && c.Listen == "" {
+		fault("listen is empty: without a master each rank says by which of its addresses it is reached")
+	}
 }
 
 // terms is what all ranks must have alike as it is sent.

@@ -171,22 +171,8 @@ func (g *Group) tryPull(ctx context.Context, m *wire.Pull, sections []wire.Secti
 	if !leader {
 		a.Leader = g.log.Status().Leader // whom to ask next time
 	}
-	switch {
-	case a.Status != wire.OK:
-	case large && m.Half != wire.Whole:
-		g.said(r.ReplyFrom(wire.AppendAnswer(nil, a), &half{of: v, form: m.Half}))
-		return true, nil
-	case large:
-		g.said(r.ReplyFrom(wire.AppendAnswer(nil, a), v))
-		return true, nil
-	case m.Half != wire.Whole:
-		values := vec.Floats(v.bytes())
-		b := make([]byte, 2*len(values))
-		halve(b, values, m.Half)
-		g.reply(r, a, b)
-		return true, nil
-	default:
-		g.reply(r, a, v.bytes())
+	if a.Status == wire.OK {
+		g.hand(a, v, large, m.Half, r)
 		return true, nil
 	}
 	if !leader && (a.Status == wire.Unknown || a.Status == wire.Refused) {
@@ -195,6 +181,23 @@ func (g *Group) tryPull(ctx context.Context, m *wire.Pull, sections []wire.Secti
 	a.Index = 0 // it did not come from the log
 	g.reply(r, g.final(ctx, a))
 	return true, nil
+}
+
+// hand answers a pull with what v has, in the form asked for; what is large is read where it lies while it is sent.
+func (g *Group) hand(a wire.Answer, v *view, large bool, form wire.Half, r Request) {
+	switch {
+	case large && form != wire.Whole:
+		g.said(r.ReplyFrom(wire.AppendAnswer(nil, a), &half{of: v, form: form}))
+	case large:
+		g.said(r.ReplyFrom(wire.AppendAnswer(nil, a), v))
+	case form != wire.Whole:
+		values := vec.Floats(v.bytes())
+		b := make([]byte, 2*len(values))
+		halve(b, values, form)
+		g.reply(r, a, b)
+	default:
+		g.reply(r, a, v.bytes())
+	}
 }
 
 // look adds the weights of every section to v. State's lock is held for
