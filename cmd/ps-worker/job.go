@@ -85,7 +85,10 @@ func modelOptions(c *cli.Context, from *prior) (model.Options, error) {
 		if err != nil {
 			return o, err
 		}
-		o.Optimizer, o.Dense = opt, opt
+		o.Optimizer, o.Dense = ofRows(opt), opt
+	}
+	if o.Dense.Name == optim.OneBitAdam && c.String("mode") == worker.PS.String() {
+		return o, program.Usage("--optimizer %s: workers have to sum momenta themselves: want --mode allreduce or hybrid", o.Dense.Name)
 	}
 	if from == nil || c.IsSet("schedule") {
 		s, err := schedule(c.String("schedule"))
@@ -101,6 +104,17 @@ func modelOptions(c *cli.Context, from *prior) (model.Options, error) {
 		return o, from.agrees(o)
 	}
 	return o, nil
+}
+
+// ofRows is the optimizer of embedding tables: 1-bit Adam is for dense tensors, and rows learn by adam with what is said of both.
+func ofRows(o worker.Optimizer) worker.Optimizer {
+	if o.Name != optim.OneBitAdam {
+		return o
+	}
+	o.Name, o.Params = "adam", maps.Clone(o.Params)
+	delete(o.Params, "freeze_step")
+	delete(o.Params, "floor")
+	return o
 }
 
 // keeping reads --admit and --evict.

@@ -20,7 +20,7 @@ func trainingFlags() []cli.Flag {
 		&cli.IntFlag{Name: "accumulate", Value: 1, Usage: "batches whose gradients are one push", EnvVars: env("accumulate")},
 		&cli.IntFlag{Name: "delay", Usage: "allreduce: 1 computes the next batch while the gradients of this one are on their way", EnvVars: env("delay")},
 		&cli.StringFlag{Name: "schedule", Usage: "of the learning rate: constant, linear, cosine, step or inverse_sqrt[:warmup=N,steps=N,floor=F,decay=D]", EnvVars: env("schedule")},
-		&cli.StringFlag{Name: "compress", Usage: "how gradients travel: off, bf16, fp16, int8, twobit, onebit, topk[:SHARE], randomk[:SHARE] or auto, for all tables, or TABLE=CODEC,...; with adam rather int8, or amsgrad and lazy_adam with onebit", EnvVars: env("compress")},
+		&cli.StringFlag{Name: "compress", Usage: "how gradients travel: off, bf16, fp16, int8, twobit, onebit, topk[:SHARE], randomk[:SHARE] or auto, for all tables, or TABLE=CODEC,...; with adam rather int8, or amsgrad and lazy_adam with onebit, or onebit_adam", EnvVars: env("compress")},
 		&cli.StringFlag{Name: "admit", Usage: "which keys get rows: count:N, at their Nth sighting; bloom:N[,BITS], about so, in 2^BITS bytes; prob:P, by chance; default: all", EnvVars: env("admit")},
 		&cli.StringFlag{Name: "evict", Usage: "which rows go, with commas between rules: ttl:24h, ttl:1000steps, lfu:STEPS, l2:NORM, rows:N, bytes:N; default: none", EnvVars: env("evict")},
 		&cli.StringFlag{Name: "compress-pull", Usage: "how weights come from servers while training: off, fp16 or bf16", EnvVars: env("compress-pull")},

@@ -13,6 +13,7 @@ import (
 
 	"hcclps/cmd/internal/program"
 	"hcclps/ps"
+	"hcclps/ps/optim"
 	"hcclps/worker"
 	"hcclps/worker/dataset"
 	"hcclps/worker/model"
@@ -41,7 +42,7 @@ func trainCommand() *cli.Command {
 			&cli.StringFlag{Name: "sync", Value: "bsp", Usage: "bsp, ssp:N or asp", EnvVars: env("sync")},
 			&cli.IntFlag{Name: "epochs", Usage: "passes over the data; default: by model", EnvVars: env("epochs")},
 			&cli.IntFlag{Name: "batch", Usage: "rows a step and worker; default: by model", EnvVars: env("batch")},
-			&cli.StringFlag{Name: "optimizer", Usage: "`NAME`[:param=value,...]; default: by model", EnvVars: env("optimizer")},
+			&cli.StringFlag{Name: "optimizer", Usage: "`NAME`[:param=value,...]: " + strings.Join(optim.Names(), ", ") + "; default: by model; onebit_adam is of dense tensors with --mode allreduce or hybrid: adam for freeze_step steps, then momenta of one bit, or as --compress says; embeddings learn by adam", EnvVars: env("optimizer")},
 			&cli.Float64Flag{Name: "lr", Usage: "learning rate; default: by model, or the optimizer's own", EnvVars: env("lr")},
 			&cli.IntFlag{Name: "parts", Value: 1, Usage: "messages a step is cut into, a power of two, where one would be too large for the log", EnvVars: env("parts")},
 			&cli.StringFlag{Name: "reduce", Value: "mean", Usage: "over rows: mean or sum", EnvVars: env("reduce")},
