@@ -114,7 +114,11 @@ func slowRank(slow int) func(a, b int) (float64, time.Duration) {
 
 // Ranks apart change nothing of what an AllReduce gives.
 func TestApart(t *testing.T) {
-	for ranks := 2; ranks <= 6; ranks++ {
+	most := 6
+	if testing.Short() {
+		most = 4
+	}
+	for ranks := 2; ranks <= most; ranks++ {
 		for _, apart := range [][]int{{0}, {ranks - 1}, {1, 0, 3}} {
 			apart = slices.DeleteFunc(slices.Clone(apart), func(r int) bool { return r >= ranks })
 			if len(apart) == ranks {
@@ -149,6 +153,9 @@ func TestApartIsChecked(t *testing.T) {
 // With one rank's link slowed ten times, the group that the plan makes is 1.3 times as fast as the flat one, whatever that does it by.
 func TestPlanIsFaster(t *testing.T) {
 	for _, ranks := range []int{4, 8} {
+		if testing.Short() && ranks > 4 {
+			continue
+		}
 		synctest.Test(t, func(t *testing.T) {
 			slow := ranks / 2
 			f := inproc.Fabric{Overhead: time.Microsecond, Port: 10e9, Link: inproc.Link{Latency: 5 * time.Microsecond}, Uplink: 1e9, Hosts: make([]int, ranks)}
