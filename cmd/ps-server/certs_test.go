@@ -73,7 +73,7 @@ func TestMistakes(t *testing.T) {
 		{[]string{"serve", "--dir", dir, "--token-file", filepath.Join(dir, "none")}, 2, "no such file"},
 		{[]string{"serve", "--dir", dir, "--listen", "233.252.0.0/24:0", "--insecure"}, 2, "no interface of this host"},
 		{[]string{"status", "--servers", "nonsense"}, 2, "--servers nonsense: "},
-		{[]string{"status", "--servers", "127.0.0.1:1"}, 1, "no server has answered: is ps-server serve running"},
+		{[]string{"status", "--servers", "127.0.0.1:1"}, 1, "no server has answered, each says why"},
 		{[]string{"row"}, 2, "row: which command? want one of get"},
 		{[]string{"row", "gte"}, 2, "did you mean get?"},
 		{[]string{"status", "--tls-key", "x"}, 2, "give --tls-ca, --tls-cert"},

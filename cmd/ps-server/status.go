@@ -51,7 +51,7 @@ func showStatus(c *cli.Context) error {
 		err = render(c.App.Writer, views, c.Bool("waiting"))
 	}
 	if err == nil && !slices.ContainsFunc(views, func(v program.ServerView) bool { return v.Status != nil }) {
-		err = errors.New("no server has answered: is ps-server serve running there? --servers names others")
+		err = errors.New("no server has answered, each says why: --servers names others")
 	}
 	return err
 }

@@ -174,15 +174,23 @@ func checkLeftovers(_ context.Context, p *patient) []Finding {
 		return []Finding{found(OK, fmt.Sprintf("not looked for: %v", err), "")}
 	}
 	var out []Finding
+	var flights []string
 	for _, l := range all {
 		switch {
 		case l.Read:
-			out = append(out, found(OK, l.Path+" has the last operations of a worker that failed: ps-worker profile reads it, doctor --clean removes it", ""))
+			flights = append(flights, l.Path)
 		case l.Gone:
 			out = append(out, found(Warn, fmt.Sprintf("%s takes %s, its cluster is gone for good", l.Path, size(l.Bytes)), "doctor --clean removes it"))
 		case !l.InUse && !l.Young:
 			out = append(out, found(OK, fmt.Sprintf("%s takes %s of memory for a server that does not run, which needs it to start again; if it never will: rm -r %s", l.Path, size(l.Bytes), l.Path), ""))
 		}
+	}
+	switch len(flights) {
+	case 0:
+	case 1:
+		out = append(out, found(OK, flights[0]+" has the last operations of a worker that failed: ps-worker profile reads it, doctor --clean removes it", ""))
+	default:
+		out = append(out, found(OK, fmt.Sprintf("%d files such as %s have the last operations of workers that failed: ps-worker profile reads them, doctor --clean removes them", len(flights), flights[len(flights)-1]), ""))
 	}
 	if out == nil {
 		return []Finding{good("no abandoned logs in memory")}

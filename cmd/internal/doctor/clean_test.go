@@ -1,9 +1,11 @@
 package doctor
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -128,5 +130,19 @@ func TestCleanWithoutMemoryFileSystem(t *testing.T) {
 	p := Places{Memory: filepath.Join(t.TempDir(), "none"), Temporary: t.TempDir()}
 	if _, err := p.Clean(); err == nil {
 		t.Error("a missing folder was cleaned")
+	}
+}
+
+// What many workers left is one line.
+func TestFlightsAreCounted(t *testing.T) {
+	for n, want := range map[int]string{1: "/tmp/0 has the last operations of a worker", 3: "3 files such as /tmp/2 have the last operations"} {
+		var all []Leftover
+		for i := range n {
+			all = append(all, Leftover{Path: fmt.Sprintf("/tmp/%d", i), Read: true})
+		}
+		got := checkLeftovers(t.Context(), &patient{System: System{Leftovers: func() ([]Leftover, error) { return all, nil }}})
+		if len(got) != 1 || got[0].Level != OK || !strings.Contains(got[0].What, want) {
+			t.Errorf("%d: %+v", n, got)
+		}
 	}
 }
