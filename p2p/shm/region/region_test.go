@@ -198,7 +198,7 @@ func TestNothingStaysOpen(t *testing.T) {
 			}
 		}
 	}
-	if after := files(t); after != before {
+	if after := files(t); after > before { // what other tests forgot may be gone
 		t.Errorf("%d files are open, %d were", after, before)
 	}
 }
