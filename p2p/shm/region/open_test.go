@@ -61,7 +61,7 @@ func TestOpen(t *testing.T) {
 	if _, err := region.Open(t.Context(), comms[0], []int{1, 2}, region.Config{}); !errors.Is(err, p2p.ErrRank) {
 		t.Errorf("open a region of others: %v", err)
 	}
-	if after := files(t); after != before {
+	if after := files(t); after > before {
 		t.Errorf("%d files are open, %d were", after, before)
 	}
 }
