@@ -25,7 +25,7 @@ type MomentumRule interface {
 //	w = w - (lr / (1 - beta1^t)) * m / (sqrt(v) * (1 / sqrt(1 - beta2^freeze_step)) + eps)
 //
 // A code of few bits moves all elements of a row by one size, also those whose gradient was always near zero, and the root of a v near zero would throw these far off: hence the floor.
-// The paper leaves such elements out by a mask that its user makes. The row of a dense tensor is a block of 1,024 elements, as the scales of onebit are.
+// The paper leaves such elements out by a mask that its user makes. 0.1 has lost less AUC than 0.01 where the warm-up was short (coupon: 0.005 in the mean of five, and 0.008). The row of a dense tensor is a block of 1,024 elements, as the scales of onebit are.
 type oneBitAdam struct {
 	moments
 	freeze uint64

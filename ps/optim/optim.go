@@ -21,7 +21,7 @@
 //	amsgrad          as adam                                                       slots: the same, and the largest second moment
 //	ftrl             lr 0.1  beta 1  l1 0  l2 0  initial_accumulator 0             slots: z and n
 //	lamb             as adam, but eps 1e-6 and weight_decay 0.01, decoupled        slots: first and second moment
-//	onebit_adam      as adam, and freeze_step 1000  floor 0.01                     slots: the same, and one float32 a row: whether the second one stands
+//	onebit_adam      as adam, and freeze_step 1000  floor 0.1                      slots: the same, and one float32 a row: whether the second one stands
 //
 // weight_decay is the L2 form unless it is called decoupled: it is added to the gradient. Rules see only the rows a push names; on embedding rows adam
 // therefore is what PyTorch calls SparseAdam: the moments of other rows rest. lamb takes its norms over a row. onebit_adam is adam for freeze_step steps, and

@@ -35,7 +35,7 @@ func kinds() []kind {
 	moments := func(epsilon, shrink float64) []param {
 		return []param{rate(0.001), decay(shrink), eps(epsilon), share("beta1", 0.9), share("beta2", 0.999)}
 	}
-	oneBit := append(moments(1e-8, 0), param{name: "freeze_step", value: 1000, min: 1, max: 1e9, whole: true}, param{name: "floor", value: 0.01, max: 1})
+	oneBit := append(moments(1e-8, 0), param{name: "freeze_step", value: 1000, min: 1, max: 1e9, whole: true}, param{name: "floor", value: 0.1, max: 1})
 	adagrad := []param{rate(0.05), decay(0), eps(1e-10), first(0.1)}
 	momentum := []param{rate(0.01), decay(0), share("momentum", 0.9)}
 	ftrl := []param{
