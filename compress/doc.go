@@ -19,7 +19,7 @@
 //
 // The last five are for use with a [Feedback], which keeps what a code did not hold and adds it to the next vector, so that nothing is lost, only late. [RowFeedback] does so for the
 // rows of a table, and [Mean] on the way back from where the codes of several workers meet. Residuals are part of a checkpoint: without them a restart loses what was late.
-// [OneBitAdam] is Adam with compressed momentum, since moments of compressed gradients would not be those of gradients.
+// Second moments of what was decoded are not those of gradients: 1-bit Adam (packages optim and worker) therefore sends momenta in codes, and takes no squares of them.
 //
 // # Frames
 //
