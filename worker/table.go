@@ -15,7 +15,7 @@ import (
 // Optimizer is an update rule by name, with the hyper-parameters that differ
 // from its defaults.
 type Optimizer struct {
-	Name     string // one of ps/optim; "adagrad"
+	Name     string // one of ps/optim; "adagrad". onebit_adam is for dense tensors of AllReduce and Hybrid
 	Params   map[string]float64
 	Schedule Schedule // of the learning rate, step by step; zero: constant
 }
