@@ -309,18 +309,26 @@ func TestUploads(t *testing.T) {
 		}
 		state := bytes.Repeat([]byte("residual"), 100_000)
 		ref := wire.SessionRef{Job: "j", Worker: "a", Incarnation: s.inc}
-		head, err := wire.Control(wire.KindUpload, wire.UploadRequest{SessionRef: ref, Checkpoint: p.Checkpoint})
-		if err != nil {
-			t.Fatal(err)
+		half := len(state) / 2
+		piece := func(i, of uint32) wire.Answer {
+			head, err := wire.Control(wire.KindUpload, wire.UploadRequest{SessionRef: ref, Checkpoint: p.Checkpoint, Piece: i, Pieces: of})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, _ := c.call(layout.MetaGroup, head, state[int(i%2)*half:][:half])
+			return a
 		}
-		<-time.After(time.Second) // the checkpoint waits for it
-		for range 2 {
-			if a, _ := c.call(layout.MetaGroup, head, state); a.Status != wire.OK {
-				t.Fatalf("upload: %+v", a)
+		for _, s := range []struct {
+			piece, of uint32
+			takes     bool
+		}{{1, 2, false}, {2, 2, false}, {0, 1 << 17, false}, {0, 2, true}, {0, 2, true}, {0, 3, false}, {1, 3, false}, {1, 2, true}} {
+			<-time.After(20 * time.Second) // the checkpoint waits as long as there comes something
+			if a := piece(s.piece, s.of); (a.Status == wire.OK) != s.takes {
+				t.Fatalf("piece %d of %d: %+v", s.piece, s.of, a)
 			}
 		}
 		c.committed(p.Checkpoint)
-		if a, _ := c.call(layout.MetaGroup, head, state); a.Status != wire.Refused {
+		if a := piece(0, 2); a.Status != wire.Refused {
 			t.Errorf("an upload into a checkpoint that is over: %+v", a)
 		}
 		c.close()
@@ -333,14 +341,20 @@ func TestUploads(t *testing.T) {
 		}
 		s = to.open("a", 0, bsp1)
 		ref.Incarnation = s.inc
-		head, err = wire.Control(wire.KindResume, wire.ResumeRequest{SessionRef: ref})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, body := to.call(layout.MetaGroup, head)
-		blobs, err := wire.DecodeBlobs(body)
-		if err != nil || len(blobs) != 1 || blobs[0].Rank != 0 || !bytes.Equal(blobs[0].Data, state) {
-			t.Errorf("%d blobs: %v", len(blobs), err)
+		for skip, want := range [][]byte{state, state[half:], nil} {
+			head, err := wire.Control(wire.KindResume, wire.ResumeRequest{SessionRef: ref, Skip: uint32(skip)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, body := to.call(layout.MetaGroup, head)
+			blobs, err := wire.DecodeBlobs(body)
+			var got []byte
+			for _, b := range blobs {
+				got = append(got, b.Data...)
+			}
+			if err != nil || !bytes.Equal(got, want) {
+				t.Errorf("from piece %d on %d bytes in %d blobs, want %d: %v", skip, len(got), len(blobs), len(want), err)
+			}
 		}
 	})
 }

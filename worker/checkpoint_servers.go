@@ -74,7 +74,7 @@ func (c *Client) noted(r wire.CheckpointsReply, p wire.Plan, took time.Duration)
 
 // upload gives a checkpoint what this worker has after its last step; it is sent while training goes on.
 func (c *Client) upload(ctx context.Context, id uint64) error {
-	b, err := c.state(ctx)
+	segments, err := c.state(ctx)
 	if err != nil {
 		return err
 	}
@@ -85,19 +85,43 @@ func (c *Client) upload(ctx context.Context, id uint64) error {
 		if before != nil {
 			<-before // it is bounded like this one
 		}
-		head, err := wire.Control(wire.KindUpload, wire.UploadRequest{SessionRef: c.servers.ref(), Checkpoint: id})
-		if err == nil && len(b) > wire.MaxUpload {
-			err = fmt.Errorf("it has %d bytes (residuals of compressed gradients, dense tensors of hybrid), a checkpoint takes %d of each worker", len(b), wire.MaxUpload)
-		}
-		if err == nil {
-			_, _, err = c.servers.do(ctx, request{op: "upload state", group: layout.MetaGroup, head: head, body: [][]byte{b}, prio: link.Background})
-		}
-		if err != nil && ctx.Err() == nil {
+		if err := c.servers.upload(ctx, id, segments); err != nil && ctx.Err() == nil {
 			c.cfg.Logger.Warn("a checkpoint is without the state of this worker", "id", id, "step", step, "err", err)
 		}
 		return nil
 	})
 	return nil
+}
+
+// upload sends state in pieces that a server has room for, one after the other.
+func (s *servers) upload(ctx context.Context, id uint64, segments [][]byte) error {
+	pieces := cutInto(segments, wire.UploadPiece)
+	for i, body := range pieces {
+		head, err := wire.Control(wire.KindUpload, wire.UploadRequest{SessionRef: s.ref(), Checkpoint: id, Piece: uint32(i), Pieces: uint32(len(pieces))})
+		if err == nil {
+			_, _, err = s.do(ctx, request{op: "upload state", group: layout.MetaGroup, head: head, body: body, prio: link.Background})
+		}
+		if err != nil {
+			return fmt.Errorf("piece %d of %d: %w", i+1, len(pieces), err)
+		}
+	}
+	return nil
+}
+
+// cutInto cuts segments into pieces of so many bytes, the last one of what is left, without copying any.
+func cutInto(segments [][]byte, size int) (pieces [][][]byte) {
+	room := 0
+	for _, b := range segments {
+		for len(b) > 0 {
+			if room == 0 {
+				pieces, room = append(pieces, nil), size
+			}
+			n, last := min(len(b), room), len(pieces)-1
+			pieces[last] = append(pieces[last], b[:n:n])
+			b, room = b[n:], room-n
+		}
+	}
+	return pieces
 }
 
 // lastUpload gives what this worker has to a checkpoint of a later step: when all workers finish before that, it is of the last one.
@@ -125,13 +149,14 @@ func (c *Client) uploaded(ctx context.Context) error {
 	}
 }
 
-// state is what a checkpoint keeps of this worker.
-func (c *Client) state(ctx context.Context) ([]byte, error) {
+// state is what a checkpoint keeps of this worker, in pieces that are to be put together and do not change.
+func (c *Client) state(ctx context.Context) ([][]byte, error) {
 	s := workerState{workerHead: workerHead{Worker: c.cfg.Worker, Rank: c.Rank(), World: c.World(), Step: c.Clock(), Cursor: c.cursor}}
-	var err error
-	if s.residuals, err = c.residuals(); err != nil {
-		return nil, fmt.Errorf("state of this worker after step %d: %w", s.Step, err)
+	var residuals [][]byte
+	if len(c.coders.tables)+len(c.coders.waits) > 0 {
+		residuals = c.coders.segments()
 	}
+	var err error
 	if s.Rank == 0 {
 		s.About = c.about
 		if c.local != nil {
@@ -142,7 +167,7 @@ func (c *Client) state(ctx context.Context) ([]byte, error) {
 			}
 		}
 	}
-	return s.encode()
+	return s.segments(residuals)
 }
 
 // appendRows adds all rows of all tables, as putDense takes them.
@@ -167,34 +192,63 @@ func (c *Client) takeUploaded(ctx context.Context, r resumed) error {
 	if r.restored == nil || r.restored.Step != r.step {
 		return nil
 	}
-	head, err := wire.Control(wire.KindResume, wire.ResumeRequest{SessionRef: c.servers.ref()})
-	if err != nil {
-		return err
-	}
-	_, body, err := c.servers.do(ctx, request{op: "ask for the state in the checkpoint", group: layout.MetaGroup, head: head, prio: link.Push})
-	if err != nil {
-		return err
-	}
-	blobs, err := wire.DecodeBlobs(body)
-	if err != nil {
-		return err
-	}
-	for _, b := range blobs {
-		s, err := decodeWorkerState(b.Data)
-		if err == nil {
-			err = c.restoreResiduals(s.residuals)
+	return c.servers.uploads(ctx, func(rank uint32, b []byte) error {
+		if err := c.takeState(b); err != nil {
+			return fmt.Errorf("state of rank %d in checkpoint %d: %w", rank, r.restored.Checkpoint, err)
 		}
-		if err == nil && s.Dense != nil && c.local == nil {
-			err = errors.New("the job was hybrid, and its dense tensors were on no server: go on with it in mode hybrid, or allreduce")
-		}
-		if err == nil && s.Dense != nil {
-			if err = c.local.become(s.Dense); err == nil {
-				err = c.local.putDense(s)
-			}
-		}
+		return nil
+	})
+}
+
+// uploads visits what ranks have uploaded to the checkpoint that the job came from, of those that fall to this worker, one at a time.
+func (s *servers) uploads(ctx context.Context, visit func(rank uint32, b []byte) error) error {
+	var of wire.RankBlob // those so far of one rank
+	for skip := uint32(0); ; {
+		head, err := wire.Control(wire.KindResume, wire.ResumeRequest{SessionRef: s.ref(), Skip: skip})
 		if err != nil {
-			return fmt.Errorf("state of rank %d in checkpoint %d: %w", b.Rank, r.restored.Checkpoint, err)
+			return err
 		}
+		_, body, err := s.do(ctx, request{op: "ask for the state in the checkpoint", group: layout.MetaGroup, head: head, prio: link.Push})
+		if err != nil {
+			return err
+		}
+		blobs, err := wire.DecodeBlobs(body)
+		if err != nil {
+			return err
+		}
+		for _, b := range blobs {
+			if b.Rank != of.Rank && len(of.Data) > 0 {
+				if err := visit(of.Rank, of.Data); err != nil {
+					return err
+				}
+				of.Data = nil
+			}
+			of.Rank, of.Data = b.Rank, append(of.Data, b.Data...)
+		}
+		if skip += uint32(len(blobs)); len(blobs) > 0 {
+			continue
+		}
+		if len(of.Data) > 0 {
+			return visit(of.Rank, of.Data)
+		}
+		return nil
 	}
-	return nil
+}
+
+// takeState goes on with what a worker had.
+func (c *Client) takeState(b []byte) error {
+	s, err := decodeWorkerState(b)
+	if err == nil {
+		err = c.restoreResiduals(s.residuals)
+	}
+	switch {
+	case err != nil || s.Dense == nil:
+		return err
+	case c.local == nil:
+		return errors.New("the job was hybrid, and its dense tensors were on no server: go on with it in mode hybrid, or allreduce")
+	}
+	if err := c.local.become(s.Dense); err != nil {
+		return err
+	}
+	return c.local.putDense(s)
 }

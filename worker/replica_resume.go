@@ -47,6 +47,9 @@ func (r *replica) take(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("resume from a checkpoint: %w", err)
 	}
+	if n := r.world(); r.rank() == 0 && len(blobs) != n {
+		r.log.Info("what the codes of worker r had held back goes to that of worker r mod n, and is added to its own", "workers", len(blobs), "n", n)
+	}
 	for _, b := range mine {
 		if len(b) == 0 {
 			continue
@@ -209,21 +212,22 @@ func workerBlobs(ctx context.Context, c *checkpoint.Checkpoint) ([][]byte, error
 	if err != nil {
 		return nil, err
 	}
-	byRank, ranks := map[int][]byte{}, 0
+	pieces, ranks := map[uint32]uint32{}, uint32(0) // by rank
+	groups := map[uint32]uint32{}
 	for _, of := range all {
-		rank, ok := rankOf(of.Name)
-		if !ok || rank >= maxRanks {
-			continue
+		if rank, piece, ok := wire.ParseUpload(of.Name); ok && rank < maxRanks && piece < wire.MaxPieces {
+			pieces[rank], groups[rank], ranks = max(pieces[rank], piece+1), of.Group, max(ranks, rank+1)
 		}
-		var b bytes.Buffer
-		if err := c.Blob(ctx, of.Group, of.Name, &b); err != nil {
-			return nil, err
-		}
-		byRank[rank], ranks = b.Bytes(), max(ranks, rank+1)
 	}
 	blobs := make([][]byte, ranks)
-	for rank, b := range byRank {
-		blobs[rank] = b
+	for rank, n := range pieces {
+		var b bytes.Buffer
+		for piece := range n {
+			if err := c.Blob(ctx, groups[rank], wire.UploadName(rank, piece), &b); err != nil {
+				return nil, err
+			}
+		}
+		blobs[rank] = b.Bytes()
 	}
 	return blobs, nil
 }

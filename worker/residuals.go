@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -69,7 +70,10 @@ func (c *Client) restoreResiduals(b []byte) error {
 }
 
 // encode writes the residuals of all tables, also of those that wait for their table.
-func (c *coders) encode() []byte {
+func (c *coders) encode() []byte { return bytes.Join(c.segments(), nil) }
+
+// segments is encode in pieces that are to be put together, so that many rows are copied but once: they stay as they are while gradients are coded on.
+func (c *coders) segments() [][]byte {
 	all := map[string]kept{}
 	maps.Copy(all, c.waits)
 	for _, k := range c.tables {
@@ -78,23 +82,41 @@ func (c *coders) encode() []byte {
 			all[k.spec.Name+ofSums] = kept{values: k.back.Residual()}
 		}
 	}
-	dst := []byte(residualsMagic)
 	le := binary.LittleEndian
-	dst = le.AppendUint32(dst, uint32(len(all)))
+	out := [][]byte{le.AppendUint32([]byte(residualsMagic), uint32(len(all)))}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		r := all[name]
 		rows := len(r.keys)
 		if r.dim == 0 {
 			rows = len(r.values)
 		}
-		dst = le.AppendUint32(dst, uint32(len(name)))
-		dst = append(dst, name...)
-		dst = le.AppendUint64(dst, uint64(rows))
-		dst = le.AppendUint32(dst, uint32(r.dim))
-		dst = append(dst, vec.BytesOfUint64s(r.keys)...)
-		dst = append(dst, vec.BytesOfFloats(r.values)...)
+		of := le.AppendUint32(nil, uint32(len(name)))
+		of = append(of, name...)
+		of = le.AppendUint64(of, uint64(rows))
+		of = le.AppendUint32(of, uint32(r.dim))
+		values := vec.BytesOfFloats(r.values)
+		if r.dim == 0 {
+			values = slices.Clone(values) // the codec's own
+		}
+		out = append(out, of, vec.BytesOfUint64s(r.keys), values)
 	}
-	return le.AppendUint32(dst, crc32.Checksum(dst, castagnoli))
+	return append(out, le.AppendUint32(nil, checksum(out)))
+}
+
+// checksum is the CRC-32C of segments.
+func checksum(segments [][]byte) (sum uint32) {
+	for _, b := range segments {
+		sum = crc32.Update(sum, castagnoli, b)
+	}
+	return sum
+}
+
+// lengthOf is the number of bytes of segments.
+func lengthOf(segments [][]byte) (n int) {
+	for _, b := range segments {
+		n += len(b)
+	}
+	return n
 }
 
 // plus is the sum of two residuals of one table.

@@ -1,18 +1,17 @@
 package worker
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"strconv"
-	"strings"
 
 	"hcclps/ps/wire"
 )
 
-// What each worker gives to a checkpoint beside parameters, the blob worker/RANK, little endian:
+// What each worker gives to a checkpoint beside parameters, the blob worker/RANK, and worker/RANK/1, worker/RANK/2, ... where it came in pieces, little endian:
 //
 //	 0   8  "hclpwork"
 //	 8   4  version 1
@@ -31,12 +30,6 @@ const (
 
 // workerName is the blob of a rank.
 func workerName(rank int) string { return fmt.Sprintf("worker/%d", rank) }
-
-// rankOf is the rank of a blob, if it is one of a worker.
-func rankOf(name string) (int, bool) {
-	rank, err := strconv.Atoi(strings.TrimPrefix(name, "worker/"))
-	return rank, err == nil && rank >= 0 && workerName(rank) == name
-}
 
 // workerHead is the readable part.
 type workerHead struct {
@@ -59,18 +52,25 @@ type workerState struct {
 var errWorkerState = errors.New("state of a worker is damaged")
 
 func (s *workerState) encode() ([]byte, error) {
+	segments, err := s.segments([][]byte{s.residuals})
+	return bytes.Join(segments, nil), err
+}
+
+// segments is encode in pieces that are to be put together, the residuals being such pieces themselves.
+func (s *workerState) segments(residuals [][]byte) ([][]byte, error) {
 	head, err := json.Marshal(&s.workerHead)
 	if err != nil {
 		return nil, fmt.Errorf("encode state of worker %s: %w", s.Worker, err)
 	}
 	le := binary.LittleEndian
-	b := append(make([]byte, 0, workerFixed+len(head)+len(s.residuals)+len(s.rows)+4), workerMagic...)
+	b := append(make([]byte, 0, workerFixed+len(head)), workerMagic...)
 	b = le.AppendUint32(b, workerVersion)
 	b = le.AppendUint32(b, uint32(len(head)))
-	b = le.AppendUint64(b, uint64(len(s.residuals)))
+	b = le.AppendUint64(b, uint64(lengthOf(residuals)))
 	b = le.AppendUint64(b, uint64(len(s.rows)))
-	b = append(append(append(b, head...), s.residuals...), s.rows...)
-	return le.AppendUint32(b, crc32.Checksum(b, castagnoli)), nil
+	out := append([][]byte{append(b, head...)}, residuals...)
+	out = append(out, s.rows)
+	return append(out, le.AppendUint32(nil, checksum(out))), nil
 }
 
 // decodeWorkerState reads one; what it returns aliases b.

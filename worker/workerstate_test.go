@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"errors"
 	"reflect"
 	"strings"
@@ -115,9 +116,21 @@ func TestStatesAreTakenWhereTheyAre(t *testing.T) {
 	if _, dense, err := modelState(m, blobs[:2]); err != nil || dense != nil {
 		t.Errorf("a job of another mode: %+v, %v", dense, err)
 	}
-	for name, want := range map[string]int{"worker/0": 0, "worker/17": 17, "worker/01": -1, "worker/-1": -1, "worker/": -1, "17": -1} {
-		if rank, ok := rankOf(name); ok != (want >= 0) || ok && rank != want {
-			t.Errorf("%q is of rank %d, %v", name, rank, ok)
+}
+
+// Segments are cut into pieces that are the same when they are put together.
+func TestCutInto(t *testing.T) {
+	segments := [][]byte{[]byte("abc"), nil, []byte("defghij"), []byte("k")}
+	for size := 1; size < 13; size++ {
+		var all []byte
+		for i, p := range cutInto(segments, size) {
+			if n := lengthOf(p); n != size && (n > size || i < (11+size-1)/size-1) {
+				t.Errorf("piece %d has %d bytes, want %d", i, n, size)
+			}
+			all = append(all, bytes.Join(p, nil)...)
+		}
+		if string(all) != "abcdefghijk" {
+			t.Errorf("%q in pieces of %d", all, size)
 		}
 	}
 }

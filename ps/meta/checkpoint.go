@@ -49,9 +49,9 @@ type saver struct {
 	parts  map[uint32]wire.CheckpointPart
 	grew   map[uint32]time.Time // when a part last changed
 	clock  uint64
-	moved  time.Time       // when clock last grew; once the parts are written, when an upload last came
-	brings map[string]bool // workers whose upload is in
-	taking bool            // an upload is being received
+	moved  time.Time          // when clock last grew; once the parts are written, when an upload last came
+	brings map[string]brought // by worker
+	taking bool               // an upload is being received
 
 	writing sync.Mutex // guards the rest
 	writer  *checkpoint.Writer
@@ -87,7 +87,7 @@ func (l *leader) foundation(ctx context.Context, job string) (base, above uint64
 func (l *leader) save(ctx context.Context, job string, p wire.Plan) {
 	s := &saver{
 		id: p.Checkpoint, base: p.Base, step: p.T, job: job, since: time.Now(), moved: time.Now(),
-		parts: map[uint32]wire.CheckpointPart{}, grew: map[uint32]time.Time{}, brings: map[string]bool{},
+		parts: map[uint32]wire.CheckpointPart{}, grew: map[uint32]time.Time{}, brings: map[string]brought{},
 	}
 	err := l.write(ctx, s)
 	if err == nil {
@@ -193,11 +193,8 @@ func (s *saver) seal(ctx context.Context, own []byte) (checkpoint.Part, error) {
 }
 
 // JobBlob is the name of the blob in which the meta group's part of a checkpoint
-// has the job; WorkerBlob is that of what a rank has uploaded.
+// has the job; what ranks have uploaded is in those of wire.UploadName.
 const JobBlob = "meta"
-
-// WorkerBlob is the name of what a rank has uploaded into a checkpoint.
-func WorkerBlob(rank uint32) string { return fmt.Sprintf("worker/%d", rank) }
 
 // manifest puts together what the shards have said. They must agree.
 func (l *leader) manifest(s *saver, lay layout.Layout, own checkpoint.Part, job wire.JobState) (*checkpoint.Manifest, error) {

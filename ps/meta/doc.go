@@ -31,10 +31,9 @@
 // manifest, logs that too, and removes old ones. A leader that finds a complete one commits it;
 // one that is not complete is abandoned, by name, and costs nothing but its time. So is one with no
 // step of its job in ten minutes, with a part that has not grown in five, and under bsp one for which a
-// worker has not brought what it said it would, 30 s after the last upload. An upload has up to
-// wire.MaxUpload, just below 256 MiB: that bounds the residuals of a worker's codec over all tables,
-// and the dense tensors of a hybrid job with their slots. The state of ranks that one worker
-// takes over must fit in 256 MiB together.
+// worker has not brought what it said it would, 30 s after the last upload. An upload comes in pieces of up to
+// wire.UploadPiece, each a blob of its own, and goes back in such: a server has one of them in memory, whatever the
+// residuals of a worker's codec and the dense tensors of a hybrid job come to.
 //
 // # Leases
 //

@@ -2,9 +2,11 @@ package meta
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,13 +41,19 @@ func (l *leader) upload(ctx context.Context, r wire.UploadRequest, body Request)
 		return result{Answer: wire.Answer{Status: wire.Busy, After: catchingUp, Detail: "another worker is being served"}}, nil
 	}
 	defer s.writing.Unlock()
-	return s.take(ctx, r.Worker, rank, body)
+	return s.take(ctx, r, rank, body)
 }
 
-// take writes one upload; it holds the right to.
-func (s *saver) take(ctx context.Context, worker string, rank uint32, r Request) (result, error) {
+// brought is how much of an upload is in: pieces of all there are.
+type brought struct{ pieces, all uint32 }
+
+func (b brought) whole() bool { return b.all > 0 && b.pieces == b.all }
+
+// take writes one piece of an upload; it holds the right to.
+func (s *saver) take(ctx context.Context, q wire.UploadRequest, rank uint32, r Request) (result, error) {
+	q.Pieces = max(q.Pieces, 1)
 	s.mu.Lock()
-	again := s.brings[worker]
+	have := s.brings[q.Worker]
 	s.taking, s.moved = true, time.Now()
 	s.mu.Unlock()
 	defer func() {
@@ -54,8 +62,10 @@ func (s *saver) take(ctx context.Context, worker string, rank uint32, r Request)
 		s.taking, s.moved = false, time.Now()
 	}()
 	switch {
-	case again:
-		return result{}, nil
+	case q.Pieces > wire.MaxPieces || q.Piece >= q.Pieces || have.all > 0 && have.all != q.Pieces || q.Piece > have.pieces:
+		return result{Answer: refuse(wire.Refused, "piece %d of %d of an upload, of which %d of %d are here", q.Piece, q.Pieces, have.pieces, have.all)}, nil
+	case q.Piece < have.pieces:
+		return result{}, nil // again
 	case s.sealed:
 		return result{Answer: refuse(wire.Refused, "checkpoint %d is complete without it: it came too late", s.id)}, nil
 	}
@@ -63,15 +73,15 @@ func (s *saver) take(ctx context.Context, worker string, rank uint32, r Request)
 	if err != nil {
 		return result{Answer: wire.Answer{Status: wire.Busy, Detail: fmt.Sprintf("receive upload: %v", err)}}, nil
 	}
-	if len(b) > wire.MaxUpload {
-		return result{Answer: refuse(wire.Refused, "an upload of %d bytes: a checkpoint takes %d of each worker", len(b), wire.MaxUpload)}, nil
+	if len(b) > wire.UploadPiece {
+		return result{Answer: refuse(wire.Refused, "a piece of %d bytes of an upload: at most %d are taken", len(b), wire.UploadPiece)}, nil
 	}
-	if err := s.writer.WriteBlob(ctx, WorkerBlob(rank), bytes.NewReader(b)); err != nil {
+	if err := s.writer.WriteBlob(ctx, wire.UploadName(rank, q.Piece), bytes.NewReader(b)); err != nil {
 		return result{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.brings[worker] = true
+	s.brings[q.Worker] = brought{q.Piece + 1, q.Pieces}
 	return result{}, nil
 }
 
@@ -106,7 +116,7 @@ func (l *leader) uploading(s *saver) (missing []string, idle time.Duration) {
 		}
 		for _, w := range j.Workers {
 			dense := j.Mode == wire.ModeHybrid && w.Rank == 0 // nobody else has it, so it is needed of who has gone, too
-			if w.Uploads && (w.State == sessionOpen || dense) && !s.brings[w.Name] {
+			if w.Uploads && (w.State == sessionOpen || dense) && !s.brings[w.Name].whole() {
 				missing = append(missing, w.Name)
 			}
 		}
@@ -138,15 +148,15 @@ func (l *leader) resumed(ctx context.Context, r wire.ResumeRequest) (result, err
 	if from == nil {
 		return result{Reply: raw(nil)}, nil
 	}
-	body, err := uploads(ctx, from, func(of uint32) bool { return of%world == rank })
+	body, err := uploads(ctx, from, r.Skip, func(of uint32) bool { return of%world == rank })
 	if err != nil {
 		l.log.Warn("what workers uploaded cannot be read", "checkpoint", from.Checkpoint, "dir", from.Dir, "err", err)
 	}
 	return result{Reply: raw(body)}, nil
 }
 
-// uploads reads what ranks have uploaded.
-func uploads(ctx context.Context, from *restored, wanted func(rank uint32) bool) (out []byte, err error) {
+// uploads reads what ranks have uploaded, pieces from number skip on, as an answer to a ResumeRequest has them.
+func uploads(ctx context.Context, from *restored, skip uint32, wanted func(rank uint32) bool) (out []byte, err error) {
 	store, err := checkpoint.Open(checkpoint.Config{Dir: from.Dir, Owner: "resume"})
 	if err != nil {
 		return nil, err
@@ -157,22 +167,39 @@ func uploads(ctx context.Context, from *restored, wanted func(rank uint32) bool)
 		return nil, err
 	}
 	defer c.Close()
+	all, err := uploaded(ctx, c, wanted)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range all[min(int(skip), len(all)):] {
+		var data bytes.Buffer
+		if err := c.Blob(ctx, layout.MetaGroup, wire.UploadName(p.rank, p.piece), &data); err != nil {
+			return nil, err
+		}
+		if len(out) > 0 && len(out)+data.Len() > wire.UploadPiece {
+			break
+		}
+		out = wire.AppendBlob(out, wire.RankBlob{Rank: p.rank, Data: data.Bytes()})
+	}
+	return out, nil
+}
+
+// piece is one of what a rank has uploaded.
+type piece struct{ rank, piece uint32 }
+
+// uploaded lists the pieces there are, in order.
+func uploaded(ctx context.Context, c *checkpoint.Checkpoint, wanted func(rank uint32) bool) (all []piece, err error) {
 	blobs, err := c.Blobs(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, b := range blobs {
-		var rank uint32
-		if n, err := fmt.Sscanf(b.Name, "worker/%d", &rank); n != 1 || err != nil || b.Group != layout.MetaGroup || !wanted(rank) {
-			continue
+		if rank, number, ok := wire.ParseUpload(b.Name); ok && b.Group == layout.MetaGroup && wanted(rank) {
+			all = append(all, piece{rank, number})
 		}
-		var data bytes.Buffer
-		if err := c.Blob(ctx, b.Group, b.Name, &data); err != nil {
-			return nil, err
-		}
-		out = wire.AppendBlob(out, wire.RankBlob{Rank: rank, Data: data.Bytes()})
 	}
-	return out, nil
+	slices.SortFunc(all, func(a, b piece) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.piece, b.piece)) })
+	return all, nil
 }
 
 // restoreJob begins or ends the restore of a job.

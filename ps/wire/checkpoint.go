@@ -2,6 +2,8 @@ package wire
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -168,11 +170,40 @@ const (
 type UploadRequest struct {
 	SessionRef
 	Checkpoint uint64 `json:"checkpoint"`
+	// Piece is the number of this piece, of Pieces that come one after the other; each may be repeated. Pieces 0 is 1.
+	Piece  uint32 `json:"piece,omitempty"`
+	Pieces uint32 `json:"pieces,omitempty"`
 }
 
-// MaxUpload bounds an upload, in bytes: so that a request has it as its body, and the answer to a ResumeRequest too, with what AppendBlob puts
-// before it. A link takes bodies of up to 256 MiB.
-const MaxUpload = 256<<20 - 1<<10
+const (
+	// UploadPiece is the most bytes of a piece of an upload: each is in a server's memory.
+	UploadPiece = 8 << 20
+	// MaxPieces bounds the pieces of an upload.
+	MaxPieces = 1 << 16
+)
+
+// UploadName is the name in a checkpoint of a piece of what a rank has uploaded.
+func UploadName(rank, piece uint32) string {
+	if piece == 0 {
+		return fmt.Sprintf("worker/%d", rank)
+	}
+	return fmt.Sprintf("worker/%d/%d", rank, piece)
+}
+
+// ParseUpload reads such a name.
+func ParseUpload(name string) (rank, piece uint32, ok bool) {
+	rest, ok := strings.CutPrefix(name, "worker/")
+	if !ok {
+		return 0, 0, false
+	}
+	of, number, pieced := strings.Cut(rest, "/")
+	r, err := strconv.ParseUint(of, 10, 32)
+	p := uint64(0)
+	if err == nil && pieced {
+		p, err = strconv.ParseUint(number, 10, 32)
+	}
+	return uint32(r), uint32(p), err == nil && UploadName(uint32(r), uint32(p)) == name
+}
 
 // Restored says what a job was restored from.
 type Restored struct {
@@ -182,11 +213,14 @@ type Restored struct {
 }
 
 // ResumeRequest asks for what workers have uploaded into the checkpoint that a
-// job was restored from, those of the ranks that the caller's stands for. Reply
-// body: see AppendBlob; none, when it is there no more.
-type ResumeRequest struct{ SessionRef }
+// job was restored from, those of the ranks that the caller's stands for, as pieces ascending by rank: as many from number Skip on as have about
+// UploadPiece bytes together. Reply body: see AppendBlob; none, when these were all, or it is there no more.
+type ResumeRequest struct {
+	SessionRef
+	Skip uint32 `json:"skip,omitempty"`
+}
 
-// RankBlob is what a rank has uploaded.
+// RankBlob is a piece of what a rank has uploaded.
 type RankBlob struct {
 	Rank uint32
 	Data []byte

@@ -58,6 +58,19 @@ func messages() []wire.Message {
 	}
 }
 
+func TestUploadNames(t *testing.T) {
+	for name, want := range map[string][2]uint32{"worker/0": {0, 0}, "worker/17": {17, 0}, "worker/17/3": {17, 3}} {
+		if rank, piece, ok := wire.ParseUpload(name); !ok || rank != want[0] || piece != want[1] || wire.UploadName(rank, piece) != name {
+			t.Errorf("%q is piece %d of rank %d, %v", name, piece, rank, ok)
+		}
+	}
+	for _, name := range []string{"worker/01", "worker/-1", "worker/", "17", "worker/1/0", "worker/1/", "worker/1/2/3", "worker/4294967296", "state"} {
+		if rank, piece, ok := wire.ParseUpload(name); ok {
+			t.Errorf("%q is piece %d of rank %d", name, piece, rank)
+		}
+	}
+}
+
 func TestMessagesRoundTrip(t *testing.T) {
 	for _, m := range messages() {
 		got, err := wire.Decode(wire.Append(nil, m))
