@@ -271,6 +271,9 @@ func (w *Writer) find(r *record, data []byte) (place, bool) {
 			return w.known.pages[i].place, true
 		}
 	}
+	if len(w.from.packs) == 0 {
+		return place{}, false // nothing to take from
+	}
 	name, at, ok := w.store.cat.find(r.sum)
 	if !ok || at.n != r.n {
 		return place{}, false
