@@ -27,7 +27,7 @@ const (
 	batchKeys = 20_000 // of a push or a pull
 	batchRows = 256    // of data, a worker and step
 	dim       = 16
-	fillKeys  = 1 << 18 // rows a push while a table is filled
+	fillKeys  = 1 << 16 // rows a push while a table is filled: 4.7 MB, which one shard takes
 )
 
 // replication is a way to keep the shards.

@@ -2,6 +2,7 @@ package pstest_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,32 +19,41 @@ import (
 	"hcclps/worker"
 )
 
+var (
+	keptRows   = flag.Int("kept-rows", 10_000_000, "BenchmarkCheckpoint: `ROWS` of the table")
+	besideRows = flag.Int("beside-rows", 1_000_000, "BenchmarkStepsBesideCheckpoints: `ROWS` of the table")
+	besideTime = flag.Duration("beside-time", 6*time.Second, "BenchmarkStepsBesideCheckpoints: `TIME` of steps with a checkpoint, and of steps without")
+)
+
 // BenchmarkCheckpoint keeps a table of 10^7 rows of dim 16, adagrad, while nobody trains: on the disk of the temporary folder and
-// in memory, fsync counted. Beside the rate it prints what the same number of bytes takes that are written one after the
-// other and synced, just before. The first one is full; of the deltas one in a hundred rows was touched, beside each
+// in memory, of four shards and of one, fsync counted. Beside the rate it prints what the same number of bytes takes that are written one
+// after the other and synced, just before. The first one is full; of the deltas one in a hundred rows was touched, beside each
 // other or anywhere.
 func BenchmarkCheckpoint(b *testing.B) {
 	if testing.Short() {
 		b.Skip("10^7 rows want 4 GB and some seconds")
 	}
-	for _, place := range []struct{ name, dir string }{{"disk", os.TempDir()}, {"memory", "/dev/shm"}} {
-		b.Run(place.name, func(b *testing.B) { keepIn(b, place.dir) })
+	for _, place := range []struct {
+		name, dir string
+		shards    int
+	}{{"disk", os.TempDir(), 4}, {"memory", "/dev/shm", 4}, {"shard", "/dev/shm", 1}} {
+		b.Run(place.name, func(b *testing.B) { keepIn(b, place.dir, place.shards) })
 	}
 }
 
-func keepIn(b *testing.B, in string) {
+func keepIn(b *testing.B, in string, shards int) {
 	b.Helper()
 	dir, err := os.MkdirTemp(in, "hcclps-bench-") //nolint:usetesting // the place is what is measured
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = os.RemoveAll(dir) })
-	const rows = 10_000_000
-	l := local(b, ps.LocalConfig{Scratch: true, Shards: 4, Checkpoint: ps.CheckpointConfig{Dir: filepath.Join(dir, "kept"), Rate: -1}})
+	rows := *keptRows
+	l := local(b, ps.LocalConfig{Scratch: true, Shards: shards, Checkpoint: ps.CheckpointConfig{Dir: filepath.Join(dir, "kept"), Rate: -1}})
 	t := fill(b, l, rows)
 	to := operator(b, l)
 	b.Run("full", func(b *testing.B) {
-		rate := written(b, dir, rows*(16+4*2*dim))
+		rate := written(b, dir, int64(rows)*(16+4*2*dim))
 		measureKept(b, t, to, rate, func() {})
 	})
 	touch := func(key func(i int) uint64) func() {
@@ -65,48 +75,55 @@ func keepIn(b *testing.B, in string) {
 	})
 }
 
-// BenchmarkStepsBesideCheckpoints pulls and pushes 20,000 random rows of 10^6 a step, with one checkpoint a minute at the default rate and
-// without, in turn, and compares: what part of the steps is lost, how much the slowest hundredth of steps takes longer, and the memory of
-// copies. What lies between two checkpoints is shortened to pairSteps steps, and the loss counted for a minute.
+// BenchmarkStepsBesideCheckpoints pulls and pushes 20,000 random rows a step, for -beside-time with one checkpoint at the default rate and for as
+// long without, in turn, and compares: what part of the samples a second is lost, how much more CPU a step takes, how much longer the slowest
+// hundredth of steps takes, and the memory of its own that the process has beside that before the first checkpoint. 10^6
+// rows in 6 s are in the proportion of 10^7 rows with one checkpoint a minute.
 func BenchmarkStepsBesideCheckpoints(b *testing.B) {
 	if testing.Short() {
-		b.Skip("some hundreds of steps, several times, want half a minute")
+		b.Skip("pairs of runs of some seconds want half a minute")
 	}
 	l := local(b, ps.LocalConfig{Servers: 1, Shards: 4, Durability: ps.QuorumMemory, LogBudget: 64 << 20, Checkpoint: ps.CheckpointConfig{Dir: b.TempDir()}})
-	t := fill(b, l, 1_000_000)
+	t := fill(b, l, *besideRows)
 	to := operator(b, l)
 	out := make([]float32, batchKeys*dim)
-	steps := func() (took time.Duration, each []time.Duration) {
-		began := time.Now()
-		for i := range pairSteps {
-			at, keys := time.Now(), t.batches[i%len(t.batches)]
+	steps := func() (r stretch) {
+		began, used := time.Now(), processTime(b)
+		for time.Since(began) < *besideTime {
+			at, keys := time.Now(), t.batches[len(r.each)%len(t.batches)]
 			if err := t.c.Pull(b.Context(), worker.Read{Table: t.table, Keys: keys, Out: out}); err != nil {
 				b.Fatal(err)
 			}
 			if err := t.c.Push(b.Context(), batchRows, nil, worker.Gradient{Table: t.table, Keys: keys, Values: t.values}); err != nil {
 				b.Fatal(err)
 			}
-			each = append(each, time.Since(at))
+			r.each, r.memory = append(r.each, time.Since(at)), max(r.memory, ownMemory(b))
 		}
-		return time.Since(began), each
+		n := float64(len(r.each))
+		r.rate, r.cpu = n/time.Since(began).Seconds(), (processTime(b)-used).Seconds()/n
+		slices.Sort(r.each)
+		return r
 	}
-	steps()
-	var lost, slower []float64
+	before := steps().memory
+	var lost, more, slower []float64
+	var beside int64
 	for b.Loop() {
 		for range 5 {
-			plain, calm := steps()
+			calm := steps()
 			var plan wire.Plan
 			ask(b, to, wire.KindPlan, wire.PlanRequest{SessionRef: wire.SessionRef{Job: "job"}, Plan: wire.Plan{Kind: wire.PlanCheckpoint}}, &plan)
-			beside, busy := steps()
+			busy := steps()
 			ended(b, to, plan.Checkpoint)
-			lost = append(lost, (beside-plain).Seconds()/60)
-			slower = append(slower, slowest(busy).Seconds()/slowest(calm).Seconds())
+			lost, more = append(lost, 1-busy.rate/calm.rate), append(more, busy.cpu/calm.cpu-1)
+			slower = append(slower, busy.slowest().Seconds()/calm.slowest().Seconds())
+			beside = max(beside, busy.memory)
 		}
 	}
-	slices.Sort(lost)
-	slices.Sort(slower)
-	b.ReportMetric(100*lost[len(lost)/2], "%-lost")
-	b.ReportMetric(slower[len(slower)/2], "p99-ratio")
+	b.ReportMetric(100*middle(lost), "%-lost")
+	b.ReportMetric(100*middle(more), "%-more-cpu")
+	b.ReportMetric(middle(slower), "p99-ratio")
+	b.ReportMetric(float64(max(0, beside-before))/(1<<20), "MiB-extra")
+	b.ReportMetric(float64(before)/(1<<20), "MiB-before")
 }
 
 // BenchmarkRestore brings 10^6 rows of dim 16, adagrad, 144 MB, into clusters of one and of three copies.
@@ -147,13 +164,33 @@ func BenchmarkRestore(b *testing.B) {
 	}
 }
 
-// pairSteps is how many steps a measurement has; a checkpoint is written meanwhile.
-const pairSteps = 400
+// stretch is what some seconds of steps came to.
+type stretch struct {
+	each      []time.Duration // ascending
+	rate, cpu float64         // steps a second; seconds of CPU a step
+	memory    int64           // of the process, its own, at most
+}
 
 // slowest is the time that a hundredth of the steps takes longer than.
-func slowest(each []time.Duration) time.Duration {
-	slices.Sort(each)
-	return each[len(each)*99/100]
+func (r stretch) slowest() time.Duration { return r.each[len(r.each)*99/100] }
+
+func middle(v []float64) float64 {
+	slices.Sort(v)
+	return v[len(v)/2]
+}
+
+// ownMemory is the bytes in memory of this process that are of no file.
+func ownMemory(b *testing.B) int64 {
+	b.Helper()
+	said, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var size, resident, shared int64
+	if _, err := fmt.Sscan(string(said), &size, &resident, &shared); err != nil {
+		b.Fatal(err)
+	}
+	return (resident - shared) * int64(os.Getpagesize())
 }
 
 // written is the rate in bytes a second at which so many bytes are written and synced.
