@@ -48,9 +48,9 @@ func Main(app *cli.App) int {
 	return Run(ctx, app, os.Args, os.Stdout, os.Stderr)
 }
 
-// Run is Main without the process around it.
+// Run is Main without the process around it. Of stdout and stderr each is written by one goroutine at a time, unless they are the same.
 func Run(ctx context.Context, app *cli.App, args []string, stdout, stderr io.Writer) int {
-	app.Writer, app.ErrWriter = stdout, stderr
+	app.Writer, app.ErrWriter = share(stdout), share(stderr)
 	prepare(app)
 	err := app.RunContext(ctx, args)
 	var usage *UsageError
