@@ -28,6 +28,7 @@ func TestWhatDiffersBetweenWorkersIsNamed(t *testing.T) {
 		"reduce-order rank, rank 0 * has any":          func(cfg *worker.Config, _ *worker.TrainOptions) { cfg.RankOrder = true },
 		`data "b", rank 0 * has "a"`:                   func(cfg *worker.Config, _ *worker.TrainOptions) { cfg.Data = "b" },
 		"algo map[allreduce:ring], rank 0 * has map[]": func(cfg *worker.Config, _ *worker.TrainOptions) { cfg.Algorithms = ring },
+		"max-rebuilds 0, rank 0 * has 3":               func(cfg *worker.Config, _ *worker.TrainOptions) { cfg.MaxRebuilds = worker.NoRebuilds },
 	} {
 		errs := make([]error, 2)
 		opts := [2]worker.TrainOptions{{Epochs: 1}, {Epochs: 1}}
@@ -65,7 +66,7 @@ func TestWorkersThatMeasureAloneAreRefused(t *testing.T) {
 	var wg sync.WaitGroup
 	for rank := range errs {
 		wg.Go(func() {
-			cfg := worker.Config{Mode: worker.AllReduce, Job: "odd", World: 2, Rank: rank, Network: network, Measure: rank == 1, Deadline: 2 * time.Second}
+			cfg := worker.Config{Mode: worker.AllReduce, Job: "odd", World: 2, Rank: rank, Network: network, Measure: rank == 1, Deadline: 8 * time.Second}
 			cfg.Meet.Master, cfg.Meet.Listen = "rank0:1", fmt.Sprintf("rank%d:%d", rank, 1-rank)
 			_, errs[rank] = worker.Connect(t.Context(), cfg)
 		})

@@ -22,7 +22,7 @@ import (
 // cluster runs three replicated servers for one test.
 func cluster(t *testing.T) *ps.Local {
 	t.Helper()
-	l, err := ps.NewLocal(ps.LocalConfig{LogBudget: 4 << 20, Lease: 3 * time.Second})
+	l, err := ps.NewLocal(ps.LocalConfig{LogBudget: 4 << 20, Lease: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func connect(t *testing.T, l *ps.Local, cfg worker.Config) *worker.Client {
 func dial(ctx context.Context, l *ps.Local, cfg worker.Config) (*worker.Client, error) {
 	cfg.Servers, cfg.Cluster, cfg.Network = l.Addrs(), l.Cluster(), l.Network()
 	if cfg.Deadline == 0 {
-		cfg.Deadline = 20 * time.Second
+		cfg.Deadline = 90 * time.Second
 	}
 	return worker.Connect(ctx, cfg)
 }
