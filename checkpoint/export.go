@@ -99,13 +99,21 @@ func (c *Checkpoint) Export(ctx context.Context, dir string, o ExportOptions) (*
 	return m, nil
 }
 
-func (c *Checkpoint) export(ctx context.Context, dir string, o ExportOptions) (*ExportManifest, error) {
+func (c *Checkpoint) export(ctx context.Context, dir string, o ExportOptions) (_ *ExportManifest, err error) {
 	m, tensors, err := c.plan(o)
 	if err != nil {
 		return nil, err
 	}
+	_, missing := os.Stat(dir)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, explain("make folder", err)
+	}
+	if errors.Is(missing, os.ErrNotExist) {
+		defer func() {
+			if err != nil {
+				os.Remove(dir) //nolint:errcheck // unless somebody has put something in
+			}
+		}()
 	}
 	for _, name := range []string{TensorFile, ExportFile} {
 		if _, err := os.Stat(filepath.Join(dir, name)); !errors.Is(err, os.ErrNotExist) {
@@ -141,13 +149,17 @@ func (c *Checkpoint) export(ctx context.Context, dir string, o ExportOptions) (*
 	if err != nil {
 		return nil, err
 	}
-	return m, writeWhole(dir, ExportFile, func(f *os.File) error {
+	err = writeWhole(dir, ExportFile, func(f *os.File) error {
 		b, err := json.MarshalIndent(m, "", "  ")
 		if err == nil {
 			_, err = f.Write(append(b, '\n'))
 		}
 		return err
 	})
+	if err != nil {
+		return nil, errors.Join(err, removeFile(osDisk{}, filepath.Join(dir, TensorFile)))
+	}
+	return m, nil
 }
 
 // sumOf is the SHA-256 of a file from an offset on.

@@ -328,6 +328,11 @@ func TestUploads(t *testing.T) {
 			}
 		}
 		c.committed(p.Checkpoint)
+		id := p.Checkpoint
+		if p.Checkpoint++; piece(0, 2).Detail != wire.UploadUnwanted {
+			t.Error("an upload into a checkpoint whose plan was late is wanted")
+		}
+		p.Checkpoint = id
 		if a := piece(0, 2); a.Status != wire.Refused {
 			t.Errorf("an upload into a checkpoint that is over: %+v", a)
 		}
@@ -439,7 +444,7 @@ func TestCrashesWhileSaving(t *testing.T) {
 // wantModel compares a checkpoint with a cluster that was fed the same steps.
 func wantModel(t *testing.T, c *cluster, id uint64) {
 	t.Helper()
-	m, rows := kept(t, c.folder(), id)
+	m, rows := keptWhole(t, c.folder(), id)
 	plain := newCluster(t, 1, func(_ int, cfg *ps.Config) { cfg.Scratch, cfg.Shards = true, 1 })
 	defer plain.close()
 	plain.startAll()
@@ -453,11 +458,39 @@ func wantModel(t *testing.T, c *cluster, id uint64) {
 		t.Fatalf("checkpoint %d of step %d has %d rows, want %d: %v", id, m.Step, len(rows), len(want), err)
 	}
 	for _, row := range want {
-		if rows[row.Key] != row.Values[0] {
-			t.Errorf("checkpoint %d of step %d: row %d is %v, want %v", id, m.Step, row.Key, rows[row.Key], row.Values[0])
+		if got := rows[row.Key]; got != fmt.Sprint(row.Step, row.Sightings, row.Values) {
+			t.Errorf("checkpoint %d of step %d: row %d is %v, want %v", id, m.Step, row.Key, got, row)
 			return
 		}
 	}
+}
+
+// keptWhole reads a checkpoint, every byte of it: rows with their slots, steps and sightings.
+func keptWhole(t *testing.T, store *checkpoint.Store, id uint64) (*checkpoint.Manifest, map[uint64]string) {
+	t.Helper()
+	m, _ := kept(t, store, id)
+	ck, err := store.Load(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ck.Close()
+	rows := map[uint64]string{}
+	for r, err := range ck.Rows(t.Context(), checkpoint.Query{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wire.IsSeen(r.Table) {
+			continue
+		}
+		var values []float32
+		for _, b := range [][]byte{r.Weights(), r.Slots()} {
+			for ; len(b) >= 4; b = b[4:] {
+				values = append(values, math.Float32frombits(binary.LittleEndian.Uint32(b)))
+			}
+		}
+		rows[r.Key()] = fmt.Sprint(r.Step(), r.Sightings(), values)
+	}
+	return m, rows
 }
 
 // breaking is a cluster to which something happens while a restore talks to it.

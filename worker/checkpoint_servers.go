@@ -98,11 +98,15 @@ func (s *servers) upload(ctx context.Context, id uint64, segments [][]byte) erro
 	pieces := cutInto(segments, wire.UploadPiece)
 	for i, body := range pieces {
 		head, err := wire.Control(wire.KindUpload, wire.UploadRequest{SessionRef: s.ref(), Checkpoint: id, Piece: uint32(i), Pieces: uint32(len(pieces))})
+		var a wire.Answer
 		if err == nil {
-			_, _, err = s.do(ctx, request{op: "upload state", group: layout.MetaGroup, head: head, body: body, prio: link.Background})
+			a, _, err = s.do(ctx, request{op: "upload state", group: layout.MetaGroup, head: head, body: body, prio: link.Background})
 		}
 		if err != nil {
 			return fmt.Errorf("piece %d of %d: %w", i+1, len(pieces), err)
+		}
+		if a.Detail == wire.UploadUnwanted {
+			return nil
 		}
 	}
 	return nil
@@ -245,7 +249,7 @@ func (c *Client) takeState(b []byte) error {
 	case err != nil || s.Dense == nil:
 		return err
 	case c.local == nil:
-		return errors.New("the job was hybrid, and its dense tensors were on no server: go on with it in mode hybrid, or allreduce")
+		return errors.New("the job was hybrid, and its dense tensors were on no server: go on with it in mode hybrid, or allreduce, or begin a new job with its parameters (--load)")
 	}
 	if err := c.local.become(s.Dense); err != nil {
 		return err

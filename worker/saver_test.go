@@ -1,7 +1,9 @@
 package worker
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -71,5 +73,20 @@ func TestTablesAreFreeWhenACheckpointIsSaid(t *testing.T) {
 	want := []string{"checkpoint", "a checkpoint could not be written; those before it are as they were"}
 	if !slices.Equal(heard, want) {
 		t.Errorf("heard %q, want %q", heard, want)
+	}
+}
+
+// Why checkpoints fail is said once, as long as it is the same: servers may have no folder for them for as long as a job trains.
+func TestFailureIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	to := slog.New(slog.NewTextHandler(&log, nil))
+	var s saves
+	for _, why := range []string{"no folder", "no folder", "disk full", "no folder"} {
+		s.begin(0, 0)
+		s.fail(to, 1, errors.New(why))
+	}
+	if n := strings.Count(log.String(), "WARN"); n != 3 || s.now().Failed != 4 {
+		t.Errorf("%d warnings of %d failures:\n%s", n, s.now().Failed, log.String())
 	}
 }

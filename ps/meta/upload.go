@@ -20,9 +20,10 @@ func (l *leader) upload(ctx context.Context, r wire.UploadRequest, body Request)
 	if a := l.check(r.SessionRef); a.Status != wire.OK {
 		return result{Answer: a}, nil
 	}
-	var under bool
+	var under, ended bool
 	var rank uint32
 	l.g.read(func(s *state) {
+		ended = slices.ContainsFunc(s.Checkpoints, func(c saved) bool { return c.ID == r.Checkpoint })
 		under = s.Checkpoint != nil && s.Checkpoint.ID == r.Checkpoint
 		if w := s.Jobs[r.Job].worker(r.Worker); w != nil {
 			rank = w.Rank
@@ -30,6 +31,8 @@ func (l *leader) upload(ctx context.Context, r wire.UploadRequest, body Request)
 	})
 	s := l.getSaver()
 	switch {
+	case !under && !ended:
+		return result{Answer: wire.Answer{Detail: wire.UploadUnwanted}}, nil
 	case !under:
 		return result{Answer: refuse(wire.Refused, "checkpoint %d of job %q is not under way any more", r.Checkpoint, r.Job)}, nil
 	case s == nil || s.id != r.Checkpoint:

@@ -182,6 +182,10 @@ const (
 	MaxPieces = 1 << 16
 )
 
+// UploadUnwanted is the Detail of the answer to an upload into a checkpoint whose plan came too late on some shard: it is planned anew, and
+// asks for the state of a later step.
+const UploadUnwanted = "unwanted"
+
 // UploadName is the name in a checkpoint of a piece of what a rank has uploaded.
 func UploadName(rank, piece uint32) string {
 	if piece == 0 {
