@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"unsafe"
 )
@@ -162,6 +163,31 @@ func TestInt8Error(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestInt8LongBlocks: blocks of 256, which the codec has, with special numbers, of nothing but tiny ones, and without special ones.
+func TestInt8LongBlocks(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 9))
+	fill := []func() float32{
+		func() float32 { return randomFloat(rng, false) },
+		func() float32 { return 0x1p-101 },
+		func() float32 { return float32(rng.NormFloat64()) },
+	}
+	for _, k := range codecKernels() {
+		if !strings.Contains(k.name, "Int8") {
+			continue
+		}
+		for _, n := range []int{255, 256, 257, 511, 512, 768, 1030} {
+			in := make([][]float32, k.slices)
+			for i := range in {
+				for j := range n {
+					in[i] = append(in[i], fill[j/256%len(fill)]())
+				}
+			}
+			k.compare(t, []float64{31}, in)
+			slices.Reverse(fill)
+		}
 	}
 }
 

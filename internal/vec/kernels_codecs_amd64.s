@@ -50,6 +50,34 @@ DATA signShifts<>+24(SB)/4, $0x00000019
 DATA signShifts<>+28(SB)/4, $0x00000018
 GLOBL signShifts<>(SB), RODATA|NOPTR, $32
 
+DATA packOrder256<>+0(SB)/4, $0x00000000
+DATA packOrder256<>+4(SB)/4, $0x00000004
+DATA packOrder256<>+8(SB)/4, $0x00000001
+DATA packOrder256<>+12(SB)/4, $0x00000005
+DATA packOrder256<>+16(SB)/4, $0x00000002
+DATA packOrder256<>+20(SB)/4, $0x00000006
+DATA packOrder256<>+24(SB)/4, $0x00000003
+DATA packOrder256<>+28(SB)/4, $0x00000007
+GLOBL packOrder256<>(SB), RODATA|NOPTR, $32
+
+DATA packOrder512<>+0(SB)/4, $0x00000000
+DATA packOrder512<>+4(SB)/4, $0x00000004
+DATA packOrder512<>+8(SB)/4, $0x00000008
+DATA packOrder512<>+12(SB)/4, $0x0000000c
+DATA packOrder512<>+16(SB)/4, $0x00000001
+DATA packOrder512<>+20(SB)/4, $0x00000005
+DATA packOrder512<>+24(SB)/4, $0x00000009
+DATA packOrder512<>+28(SB)/4, $0x0000000d
+DATA packOrder512<>+32(SB)/4, $0x00000002
+DATA packOrder512<>+36(SB)/4, $0x00000006
+DATA packOrder512<>+40(SB)/4, $0x0000000a
+DATA packOrder512<>+44(SB)/4, $0x0000000e
+DATA packOrder512<>+48(SB)/4, $0x00000003
+DATA packOrder512<>+52(SB)/4, $0x00000007
+DATA packOrder512<>+56(SB)/4, $0x0000000b
+DATA packOrder512<>+60(SB)/4, $0x0000000f
+GLOBL packOrder512<>(SB), RODATA|NOPTR, $64
+
 // func encodeF16AVX2(dst *byte, src *float32, n int)
 // Requires: AVX, F16C
 TEXT ·encodeF16AVX2(SB), NOSPLIT|NOFRAME, $0-24
@@ -1353,27 +1381,28 @@ TEXT ·encodeInt8AVX2(SB), NOSPLIT|NOFRAME, $0-32
 	MOVL         $0x7fffffff, DX
 	VMOVD        DX, X0
 	VPBROADCASTD X0, Y0
+	VMOVDQU      packOrder256<>+0(SB), Y1
 	MOVQ         blocks+16(FP), DX
 
 block:
 	MOVQ  block+24(FP), BX
-	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
 	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
 	XORQ  SI, SI
 	SUBQ  $0x00000020, BX
 	JL    topfew
 
 toploop:
-	VPAND   (CX)(SI*4), Y0, Y5
-	VPMAXUD Y5, Y1, Y1
-	VPAND   32(CX)(SI*4), Y0, Y5
-	VPMAXUD Y5, Y2, Y2
-	VPAND   64(CX)(SI*4), Y0, Y5
-	VPMAXUD Y5, Y3, Y3
-	VPAND   96(CX)(SI*4), Y0, Y5
-	VPMAXUD Y5, Y4, Y4
+	VPAND   (CX)(SI*4), Y0, Y6
+	VPMAXUD Y6, Y2, Y2
+	VPAND   32(CX)(SI*4), Y0, Y6
+	VPMAXUD Y6, Y3, Y3
+	VPAND   64(CX)(SI*4), Y0, Y6
+	VPMAXUD Y6, Y4, Y4
+	VPAND   96(CX)(SI*4), Y0, Y6
+	VPMAXUD Y6, Y5, Y5
 	ADDQ    $0x00000020, SI
 	SUBQ    $0x00000020, BX
 	JGE     toploop
@@ -1383,36 +1412,36 @@ topfew:
 	JL   toptail
 
 topone:
-	VPAND   (CX)(SI*4), Y0, Y5
-	VPMAXUD Y5, Y1, Y1
+	VPAND   (CX)(SI*4), Y0, Y6
+	VPMAXUD Y6, Y2, Y2
 	ADDQ    $0x00000008, SI
 	SUBQ    $0x00000008, BX
 	JGE     topone
 
 toptail:
-	VPMAXUD      Y2, Y1, Y1
-	VPMAXUD      Y4, Y3, Y3
-	VPMAXUD      Y3, Y1, Y1
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMAXUD      X2, X1, X2
-	VPSHUFD      $0x0e, X2, X1
-	VPMAXUD      X1, X2, X2
-	VPSHUFD      $0x01, X2, X1
-	VPMAXUD      X1, X2, X2
-	VPXOR        Y1, Y1, Y1
-	VPXOR        Y3, Y3, Y3
-	VMOVD        X2, BX
+	VPMAXUD      Y3, Y2, Y2
+	VPMAXUD      Y5, Y4, Y4
+	VPMAXUD      Y4, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMAXUD      X3, X2, X3
+	VPSHUFD      $0x0e, X3, X2
+	VPMAXUD      X2, X3, X3
+	VPSHUFD      $0x01, X3, X2
+	VPMAXUD      X2, X3, X3
+	VPXOR        Y2, Y2, Y2
+	VPXOR        Y4, Y4, Y4
+	VMOVD        X3, BX
 	CMPL         BX, $0x0d800000
 	JCS          tiny
 	MOVL         $0x42fe0000, BX
-	VMOVD        BX, X3
-	VDIVSS       X3, X2, X1
-	VDIVSS       X2, X3, X3
+	VMOVD        BX, X4
+	VDIVSS       X4, X3, X2
+	VDIVSS       X3, X4, X4
 
 tiny:
-	VMOVSS       X1, (AX)
-	VBROADCASTSS X1, Y1
-	VBROADCASTSS X3, Y3
+	VMOVSS       X2, (AX)
+	VBROADCASTSS X2, Y2
+	VBROADCASTSS X4, Y4
 	ADDQ         $0x04, AX
 	MOVQ         block+24(FP), BX
 	XORQ         SI, SI
@@ -1420,50 +1449,39 @@ tiny:
 	JL           quantisefew
 
 quantiseloop:
-	VMOVUPS      (CX)(SI*4), Y1
-	VMULPS       Y3, Y1, Y1
-	VCVTPS2DQ    Y1, Y1
-	VEXTRACTI128 $0x01, Y1, X2
-	VPACKSSDW    X2, X1, X2
-	VPACKSSWB    X2, X2, X2
-	VMOVQ        X2, (AX)(SI*1)
-	VMOVUPS      32(CX)(SI*4), Y1
-	VMULPS       Y3, Y1, Y1
-	VCVTPS2DQ    Y1, Y1
-	VEXTRACTI128 $0x01, Y1, X2
-	VPACKSSDW    X2, X1, X2
-	VPACKSSWB    X2, X2, X2
-	VMOVQ        X2, 8(AX)(SI*1)
-	VMOVUPS      64(CX)(SI*4), Y1
-	VMULPS       Y3, Y1, Y1
-	VCVTPS2DQ    Y1, Y1
-	VEXTRACTI128 $0x01, Y1, X2
-	VPACKSSDW    X2, X1, X2
-	VPACKSSWB    X2, X2, X2
-	VMOVQ        X2, 16(AX)(SI*1)
-	VMOVUPS      96(CX)(SI*4), Y1
-	VMULPS       Y3, Y1, Y1
-	VCVTPS2DQ    Y1, Y1
-	VEXTRACTI128 $0x01, Y1, X2
-	VPACKSSDW    X2, X1, X2
-	VPACKSSWB    X2, X2, X2
-	VMOVQ        X2, 24(AX)(SI*1)
-	ADDQ         $0x00000020, SI
-	SUBQ         $0x00000020, BX
-	JGE          quantiseloop
+	VMOVUPS   (CX)(SI*4), Y2
+	VMULPS    Y4, Y2, Y2
+	VCVTPS2DQ Y2, Y2
+	VMOVUPS   32(CX)(SI*4), Y3
+	VMULPS    Y4, Y3, Y3
+	VCVTPS2DQ Y3, Y3
+	VMOVUPS   64(CX)(SI*4), Y5
+	VMULPS    Y4, Y5, Y5
+	VCVTPS2DQ Y5, Y5
+	VMOVUPS   96(CX)(SI*4), Y6
+	VMULPS    Y4, Y6, Y6
+	VCVTPS2DQ Y6, Y6
+	VPACKSSDW Y3, Y2, Y2
+	VPACKSSDW Y6, Y5, Y5
+	VPACKSSWB Y5, Y2, Y2
+	VPERMD    Y2, Y1, Y2
+	VMOVUPS   Y2, (AX)(SI*1)
+	ADDQ      $0x00000020, SI
+	SUBQ      $0x00000020, BX
+	JGE       quantiseloop
 
 quantisefew:
 	ADDQ $0x00000018, BX
 	JL   quantisetail
 
 quantiseone:
-	VMOVUPS      (CX)(SI*4), Y1
-	VMULPS       Y3, Y1, Y1
-	VCVTPS2DQ    Y1, Y1
-	VEXTRACTI128 $0x01, Y1, X2
-	VPACKSSDW    X2, X1, X2
-	VPACKSSWB    X2, X2, X2
-	VMOVQ        X2, (AX)(SI*1)
+	VMOVUPS      (CX)(SI*4), Y2
+	VMULPS       Y4, Y2, Y2
+	VCVTPS2DQ    Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X3
+	VPACKSSDW    X3, X2, X3
+	VPACKSSWB    X3, X3, X3
+	VMOVQ        X3, (AX)(SI*1)
 	ADDQ         $0x00000008, SI
 	SUBQ         $0x00000008, BX
 	JGE          quantiseone
@@ -1860,27 +1878,28 @@ TEXT ·encodeInt8RestAVX2(SB), NOSPLIT|NOFRAME, $0-32
 	MOVL         $0x7fffffff, DX
 	VMOVD        DX, X0
 	VPBROADCASTD X0, Y0
+	VMOVDQU      packOrder256<>+0(SB), Y1
 	MOVQ         blocks+16(FP), DX
 
 block:
 	MOVQ  block+24(FP), BX
-	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
 	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
 	XORQ  SI, SI
 	SUBQ  $0x00000020, BX
 	JL    topfew
 
 toploop:
-	VPAND   (CX)(SI*4), Y0, Y5
-	VPMAXUD Y5, Y1, Y1
-	VPAND   32(CX)(SI*4), Y0, Y5
-	VPMAXUD Y5, Y2, Y2
-	VPAND   64(CX)(SI*4), Y0, Y5
-	VPMAXUD Y5, Y3, Y3
-	VPAND   96(CX)(SI*4), Y0, Y5
-	VPMAXUD Y5, Y4, Y4
+	VPAND   (CX)(SI*4), Y0, Y6
+	VPMAXUD Y6, Y2, Y2
+	VPAND   32(CX)(SI*4), Y0, Y6
+	VPMAXUD Y6, Y3, Y3
+	VPAND   64(CX)(SI*4), Y0, Y6
+	VPMAXUD Y6, Y4, Y4
+	VPAND   96(CX)(SI*4), Y0, Y6
+	VPMAXUD Y6, Y5, Y5
 	ADDQ    $0x00000020, SI
 	SUBQ    $0x00000020, BX
 	JGE     toploop
@@ -1890,36 +1909,36 @@ topfew:
 	JL   toptail
 
 topone:
-	VPAND   (CX)(SI*4), Y0, Y5
-	VPMAXUD Y5, Y1, Y1
+	VPAND   (CX)(SI*4), Y0, Y6
+	VPMAXUD Y6, Y2, Y2
 	ADDQ    $0x00000008, SI
 	SUBQ    $0x00000008, BX
 	JGE     topone
 
 toptail:
-	VPMAXUD      Y2, Y1, Y1
-	VPMAXUD      Y4, Y3, Y3
-	VPMAXUD      Y3, Y1, Y1
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMAXUD      X2, X1, X2
-	VPSHUFD      $0x0e, X2, X1
-	VPMAXUD      X1, X2, X2
-	VPSHUFD      $0x01, X2, X1
-	VPMAXUD      X1, X2, X2
-	VPXOR        Y1, Y1, Y1
-	VPXOR        Y3, Y3, Y3
-	VMOVD        X2, BX
+	VPMAXUD      Y3, Y2, Y2
+	VPMAXUD      Y5, Y4, Y4
+	VPMAXUD      Y4, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMAXUD      X3, X2, X3
+	VPSHUFD      $0x0e, X3, X2
+	VPMAXUD      X2, X3, X3
+	VPSHUFD      $0x01, X3, X2
+	VPMAXUD      X2, X3, X3
+	VPXOR        Y2, Y2, Y2
+	VPXOR        Y4, Y4, Y4
+	VMOVD        X3, BX
 	CMPL         BX, $0x0d800000
 	JCS          tiny
 	MOVL         $0x42fe0000, BX
-	VMOVD        BX, X3
-	VDIVSS       X3, X2, X1
-	VDIVSS       X2, X3, X3
+	VMOVD        BX, X4
+	VDIVSS       X4, X3, X2
+	VDIVSS       X3, X4, X4
 
 tiny:
-	VMOVSS       X1, (AX)
-	VBROADCASTSS X1, Y1
-	VBROADCASTSS X3, Y3
+	VMOVSS       X2, (AX)
+	VBROADCASTSS X2, Y2
+	VBROADCASTSS X4, Y4
 	ADDQ         $0x04, AX
 	MOVQ         block+24(FP), BX
 	XORQ         SI, SI
@@ -1927,70 +1946,59 @@ tiny:
 	JL           quantisefew
 
 quantiseloop:
-	VMOVUPS      (CX)(SI*4), Y2
-	VMULPS       Y3, Y2, Y4
-	VCVTPS2DQ    Y4, Y4
-	VEXTRACTI128 $0x01, Y4, X5
-	VPACKSSDW    X5, X4, X5
-	VPACKSSWB    X5, X5, X5
-	VMOVQ        X5, (AX)(SI*1)
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y1, Y4, Y4
-	VSUBPS       Y4, Y2, Y2
-	VMOVUPS      Y2, (CX)(SI*4)
-	VMOVUPS      32(CX)(SI*4), Y2
-	VMULPS       Y3, Y2, Y4
-	VCVTPS2DQ    Y4, Y4
-	VEXTRACTI128 $0x01, Y4, X5
-	VPACKSSDW    X5, X4, X5
-	VPACKSSWB    X5, X5, X5
-	VMOVQ        X5, 8(AX)(SI*1)
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y1, Y4, Y4
-	VSUBPS       Y4, Y2, Y2
-	VMOVUPS      Y2, 32(CX)(SI*4)
-	VMOVUPS      64(CX)(SI*4), Y2
-	VMULPS       Y3, Y2, Y4
-	VCVTPS2DQ    Y4, Y4
-	VEXTRACTI128 $0x01, Y4, X5
-	VPACKSSDW    X5, X4, X5
-	VPACKSSWB    X5, X5, X5
-	VMOVQ        X5, 16(AX)(SI*1)
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y1, Y4, Y4
-	VSUBPS       Y4, Y2, Y2
-	VMOVUPS      Y2, 64(CX)(SI*4)
-	VMOVUPS      96(CX)(SI*4), Y2
-	VMULPS       Y3, Y2, Y4
-	VCVTPS2DQ    Y4, Y4
-	VEXTRACTI128 $0x01, Y4, X5
-	VPACKSSDW    X5, X4, X5
-	VPACKSSWB    X5, X5, X5
-	VMOVQ        X5, 24(AX)(SI*1)
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y1, Y4, Y4
-	VSUBPS       Y4, Y2, Y2
-	VMOVUPS      Y2, 96(CX)(SI*4)
-	ADDQ         $0x00000020, SI
-	SUBQ         $0x00000020, BX
-	JGE          quantiseloop
+	VMOVUPS   (CX)(SI*4), Y3
+	VMULPS    Y4, Y3, Y5
+	VCVTPS2DQ Y5, Y5
+	VCVTDQ2PS Y5, Y6
+	VMULPS    Y2, Y6, Y6
+	VSUBPS    Y6, Y3, Y3
+	VMOVUPS   Y3, (CX)(SI*4)
+	VMOVUPS   32(CX)(SI*4), Y3
+	VMULPS    Y4, Y3, Y6
+	VCVTPS2DQ Y6, Y6
+	VCVTDQ2PS Y6, Y7
+	VMULPS    Y2, Y7, Y7
+	VSUBPS    Y7, Y3, Y3
+	VMOVUPS   Y3, 32(CX)(SI*4)
+	VMOVUPS   64(CX)(SI*4), Y3
+	VMULPS    Y4, Y3, Y7
+	VCVTPS2DQ Y7, Y7
+	VCVTDQ2PS Y7, Y8
+	VMULPS    Y2, Y8, Y8
+	VSUBPS    Y8, Y3, Y3
+	VMOVUPS   Y3, 64(CX)(SI*4)
+	VMOVUPS   96(CX)(SI*4), Y3
+	VMULPS    Y4, Y3, Y8
+	VCVTPS2DQ Y8, Y8
+	VCVTDQ2PS Y8, Y9
+	VMULPS    Y2, Y9, Y9
+	VSUBPS    Y9, Y3, Y3
+	VMOVUPS   Y3, 96(CX)(SI*4)
+	VPACKSSDW Y6, Y5, Y5
+	VPACKSSDW Y8, Y7, Y7
+	VPACKSSWB Y7, Y5, Y5
+	VPERMD    Y5, Y1, Y5
+	VMOVUPS   Y5, (AX)(SI*1)
+	ADDQ      $0x00000020, SI
+	SUBQ      $0x00000020, BX
+	JGE       quantiseloop
 
 quantisefew:
 	ADDQ $0x00000018, BX
 	JL   quantisetail
 
 quantiseone:
-	VMOVUPS      (CX)(SI*4), Y2
-	VMULPS       Y3, Y2, Y4
-	VCVTPS2DQ    Y4, Y4
-	VEXTRACTI128 $0x01, Y4, X5
-	VPACKSSDW    X5, X4, X5
-	VPACKSSWB    X5, X5, X5
-	VMOVQ        X5, (AX)(SI*1)
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y1, Y4, Y4
-	VSUBPS       Y4, Y2, Y2
-	VMOVUPS      Y2, (CX)(SI*4)
+	VMOVUPS      (CX)(SI*4), Y3
+	VMULPS       Y4, Y3, Y5
+	VCVTPS2DQ    Y5, Y5
+	VCVTDQ2PS    Y5, Y6
+	VMULPS       Y2, Y6, Y6
+	VSUBPS       Y6, Y3, Y3
+	VMOVUPS      Y3, (CX)(SI*4)
+	VEXTRACTI128 $0x01, Y5, X3
+	VPACKSSDW    X3, X5, X3
+	VPACKSSWB    X3, X3, X3
+	VMOVQ        X3, (AX)(SI*1)
 	ADDQ         $0x00000008, SI
 	SUBQ         $0x00000008, BX
 	JGE          quantiseone
@@ -3144,33 +3152,171 @@ tail:
 	RET
 
 // func encodeInt8AVX512(dst *byte, x *float32, blocks int, block int)
-// Requires: AVX, AVX2, AVX512F, BMI2
+// Requires: AVX, AVX2, AVX512BW, AVX512F, BMI2
 TEXT ·encodeInt8AVX512(SB), NOSPLIT|NOFRAME, $0-32
 	MOVQ         dst+0(FP), AX
 	MOVQ         x+8(FP), CX
 	MOVL         $0x7fffffff, DX
 	VPBROADCASTD DX, Z0
+	VMOVDQU32    packOrder512<>+0(SB), Z1
+	MOVQ         block+24(FP), DX
+	CMPQ         DX, $0x00000100
+	JNE          any
 	MOVQ         blocks+16(FP), DX
+	XORQ         BX, BX
+
+kept:
+	VMOVUPS       (CX)(BX*4), Z2
+	VPANDD        Z2, Z0, Z3
+	VMOVUPS       64(CX)(BX*4), Z4
+	VPANDD        Z4, Z0, Z5
+	VMOVUPS       128(CX)(BX*4), Z6
+	VPANDD        Z6, Z0, Z7
+	VMOVUPS       192(CX)(BX*4), Z8
+	VPANDD        Z8, Z0, Z9
+	VMOVUPS       256(CX)(BX*4), Z10
+	VPANDD        Z10, Z0, Z11
+	VPMAXUD       Z11, Z3, Z3
+	VMOVUPS       320(CX)(BX*4), Z11
+	VPANDD        Z11, Z0, Z14
+	VPMAXUD       Z14, Z5, Z5
+	VMOVUPS       384(CX)(BX*4), Z14
+	VPANDD        Z14, Z0, Z15
+	VPMAXUD       Z15, Z7, Z7
+	VMOVUPS       448(CX)(BX*4), Z15
+	VPANDD        Z15, Z0, Z16
+	VPMAXUD       Z16, Z9, Z9
+	VMOVUPS       512(CX)(BX*4), Z16
+	VPANDD        Z16, Z0, Z17
+	VPMAXUD       Z17, Z3, Z3
+	VMOVUPS       576(CX)(BX*4), Z17
+	VPANDD        Z17, Z0, Z18
+	VPMAXUD       Z18, Z5, Z5
+	VMOVUPS       640(CX)(BX*4), Z18
+	VPANDD        Z18, Z0, Z19
+	VPMAXUD       Z19, Z7, Z7
+	VMOVUPS       704(CX)(BX*4), Z19
+	VPANDD        Z19, Z0, Z20
+	VPMAXUD       Z20, Z9, Z9
+	VMOVUPS       768(CX)(BX*4), Z20
+	VPANDD        Z20, Z0, Z21
+	VPMAXUD       Z21, Z3, Z3
+	VMOVUPS       832(CX)(BX*4), Z21
+	VPANDD        Z21, Z0, Z22
+	VPMAXUD       Z22, Z5, Z5
+	VMOVUPS       896(CX)(BX*4), Z22
+	VPANDD        Z22, Z0, Z23
+	VPMAXUD       Z23, Z7, Z7
+	VMOVUPS       960(CX)(BX*4), Z23
+	VPANDD        Z23, Z0, Z24
+	VPMAXUD       Z24, Z9, Z9
+	VPMAXUD       Z5, Z3, Z3
+	VPMAXUD       Z9, Z7, Z7
+	VPMAXUD       Z7, Z3, Z3
+	VEXTRACTI64X4 $0x01, Z3, Y5
+	VPMAXUD       Y5, Y3, Y5
+	VEXTRACTI128  $0x01, Y5, X3
+	VPMAXUD       X3, X5, X3
+	VPSHUFD       $0x0e, X3, X5
+	VPMAXUD       X5, X3, X3
+	VPSHUFD       $0x01, X3, X5
+	VPMAXUD       X5, X3, X3
+	VPXORQ        Z12, Z12, Z12
+	VPXORQ        Z13, Z13, Z13
+	VMOVD         X3, SI
+	CMPL          SI, $0x0d800000
+	JCS           keptTiny
+	MOVL          $0x42fe0000, SI
+	VMOVD         SI, X5
+	VDIVSS        X5, X3, X12
+	VDIVSS        X3, X5, X13
+
+keptTiny:
+	VMOVSS       X12, (AX)
+	VBROADCASTSS X12, Z12
+	VBROADCASTSS X13, Z13
+	ADDQ         $0x04, AX
+	VMULPS       Z13, Z2, Z2
+	VCVTPS2DQ    Z2, Z2
+	VMULPS       Z13, Z4, Z3
+	VCVTPS2DQ    Z3, Z3
+	VMULPS       Z13, Z6, Z4
+	VCVTPS2DQ    Z4, Z4
+	VMULPS       Z13, Z8, Z5
+	VCVTPS2DQ    Z5, Z5
+	VPACKSSDW    Z3, Z2, Z2
+	VPACKSSDW    Z5, Z4, Z4
+	VPACKSSWB    Z4, Z2, Z2
+	VPERMD       Z2, Z1, Z2
+	VMOVUPS      Z2, (AX)(BX*1)
+	VMULPS       Z13, Z10, Z2
+	VCVTPS2DQ    Z2, Z2
+	VMULPS       Z13, Z11, Z3
+	VCVTPS2DQ    Z3, Z3
+	VMULPS       Z13, Z14, Z4
+	VCVTPS2DQ    Z4, Z4
+	VMULPS       Z13, Z15, Z5
+	VCVTPS2DQ    Z5, Z5
+	VPACKSSDW    Z3, Z2, Z2
+	VPACKSSDW    Z5, Z4, Z4
+	VPACKSSWB    Z4, Z2, Z2
+	VPERMD       Z2, Z1, Z2
+	VMOVUPS      Z2, 64(AX)(BX*1)
+	VMULPS       Z13, Z16, Z2
+	VCVTPS2DQ    Z2, Z2
+	VMULPS       Z13, Z17, Z3
+	VCVTPS2DQ    Z3, Z3
+	VMULPS       Z13, Z18, Z4
+	VCVTPS2DQ    Z4, Z4
+	VMULPS       Z13, Z19, Z5
+	VCVTPS2DQ    Z5, Z5
+	VPACKSSDW    Z3, Z2, Z2
+	VPACKSSDW    Z5, Z4, Z4
+	VPACKSSWB    Z4, Z2, Z2
+	VPERMD       Z2, Z1, Z2
+	VMOVUPS      Z2, 128(AX)(BX*1)
+	VMULPS       Z13, Z20, Z2
+	VCVTPS2DQ    Z2, Z2
+	VMULPS       Z13, Z21, Z3
+	VCVTPS2DQ    Z3, Z3
+	VMULPS       Z13, Z22, Z4
+	VCVTPS2DQ    Z4, Z4
+	VMULPS       Z13, Z23, Z5
+	VCVTPS2DQ    Z5, Z5
+	VPACKSSDW    Z3, Z2, Z2
+	VPACKSSDW    Z5, Z4, Z4
+	VPACKSSWB    Z4, Z2, Z2
+	VPERMD       Z2, Z1, Z2
+	VMOVUPS      Z2, 192(AX)(BX*1)
+	MOVQ         block+24(FP), SI
+	ADDQ         SI, AX
+	LEAQ         (CX)(SI*4), CX
+	DECQ         DX
+	JNZ          kept
+	JMP          over
+
+any:
+	MOVQ blocks+16(FP), DX
 
 block:
 	MOVQ   block+24(FP), BX
-	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
 	VPXORQ Z3, Z3, Z3
 	VPXORQ Z4, Z4, Z4
+	VPXORQ Z5, Z5, Z5
 	XORQ   SI, SI
 	SUBQ   $0x00000040, BX
 	JL     topfew
 
 toploop:
-	VPANDD  (CX)(SI*4), Z0, Z5
-	VPMAXUD Z5, Z1, Z1
-	VPANDD  64(CX)(SI*4), Z0, Z5
-	VPMAXUD Z5, Z2, Z2
-	VPANDD  128(CX)(SI*4), Z0, Z5
-	VPMAXUD Z5, Z3, Z3
-	VPANDD  192(CX)(SI*4), Z0, Z5
-	VPMAXUD Z5, Z4, Z4
+	VPANDD  (CX)(SI*4), Z0, Z6
+	VPMAXUD Z6, Z2, Z2
+	VPANDD  64(CX)(SI*4), Z0, Z6
+	VPMAXUD Z6, Z3, Z3
+	VPANDD  128(CX)(SI*4), Z0, Z6
+	VPMAXUD Z6, Z4, Z4
+	VPANDD  192(CX)(SI*4), Z0, Z6
+	VPMAXUD Z6, Z5, Z5
 	ADDQ    $0x00000040, SI
 	SUBQ    $0x00000040, BX
 	JGE     toploop
@@ -3180,8 +3326,8 @@ topfew:
 	JL   toptail
 
 topone:
-	VPANDD  (CX)(SI*4), Z0, Z5
-	VPMAXUD Z5, Z1, Z1
+	VPANDD  (CX)(SI*4), Z0, Z6
+	VPMAXUD Z6, Z2, Z2
 	ADDQ    $0x00000010, SI
 	SUBQ    $0x00000010, BX
 	JGE     topone
@@ -3192,36 +3338,36 @@ toptail:
 	MOVL      $-1, DI
 	BZHIL     BX, DI, DI
 	KMOVW     DI, K1
-	VMOVUPS.Z (CX)(SI*4), K1, Z5
-	VPANDD    Z0, Z5, Z5
-	VPMAXUD   Z5, Z1, Z1
+	VMOVUPS.Z (CX)(SI*4), K1, Z6
+	VPANDD    Z0, Z6, Z6
+	VPMAXUD   Z6, Z2, Z2
 
 topdone:
-	VPMAXUD       Z2, Z1, Z1
-	VPMAXUD       Z4, Z3, Z3
-	VPMAXUD       Z3, Z1, Z1
-	VEXTRACTI64X4 $0x01, Z1, Y8
-	VPMAXUD       Y8, Y1, Y8
-	VEXTRACTI128  $0x01, Y8, X5
-	VPMAXUD       X5, X8, X5
-	VPSHUFD       $0x0e, X5, X8
-	VPMAXUD       X8, X5, X5
-	VPSHUFD       $0x01, X5, X8
-	VPMAXUD       X8, X5, X5
-	VPXORQ        Z6, Z6, Z6
+	VPMAXUD       Z3, Z2, Z2
+	VPMAXUD       Z5, Z4, Z4
+	VPMAXUD       Z4, Z2, Z2
+	VEXTRACTI64X4 $0x01, Z2, Y9
+	VPMAXUD       Y9, Y2, Y9
+	VEXTRACTI128  $0x01, Y9, X6
+	VPMAXUD       X6, X9, X6
+	VPSHUFD       $0x0e, X6, X9
+	VPMAXUD       X9, X6, X6
+	VPSHUFD       $0x01, X6, X9
+	VPMAXUD       X9, X6, X6
 	VPXORQ        Z7, Z7, Z7
-	VMOVD         X5, BX
+	VPXORQ        Z8, Z8, Z8
+	VMOVD         X6, BX
 	CMPL          BX, $0x0d800000
 	JCS           tiny
 	MOVL          $0x42fe0000, BX
-	VMOVD         BX, X7
-	VDIVSS        X7, X5, X6
-	VDIVSS        X5, X7, X7
+	VMOVD         BX, X8
+	VDIVSS        X8, X6, X7
+	VDIVSS        X6, X8, X8
 
 tiny:
-	VMOVSS       X6, (AX)
-	VBROADCASTSS X6, Z6
+	VMOVSS       X7, (AX)
 	VBROADCASTSS X7, Z7
+	VBROADCASTSS X8, Z8
 	ADDQ         $0x04, AX
 	MOVQ         block+24(FP), BX
 	XORQ         SI, SI
@@ -3229,22 +3375,23 @@ tiny:
 	JL           quantisefew
 
 quantiseloop:
-	VMOVUPS   (CX)(SI*4), Z5
-	VMULPS    Z7, Z5, Z5
-	VCVTPS2DQ Z5, Z5
-	VPMOVSDB  Z5, (AX)(SI*1)
-	VMOVUPS   64(CX)(SI*4), Z5
-	VMULPS    Z7, Z5, Z5
-	VCVTPS2DQ Z5, Z5
-	VPMOVSDB  Z5, 16(AX)(SI*1)
-	VMOVUPS   128(CX)(SI*4), Z5
-	VMULPS    Z7, Z5, Z5
-	VCVTPS2DQ Z5, Z5
-	VPMOVSDB  Z5, 32(AX)(SI*1)
-	VMOVUPS   192(CX)(SI*4), Z5
-	VMULPS    Z7, Z5, Z5
-	VCVTPS2DQ Z5, Z5
-	VPMOVSDB  Z5, 48(AX)(SI*1)
+	VMOVUPS   (CX)(SI*4), Z6
+	VMULPS    Z8, Z6, Z6
+	VCVTPS2DQ Z6, Z6
+	VMOVUPS   64(CX)(SI*4), Z9
+	VMULPS    Z8, Z9, Z9
+	VCVTPS2DQ Z9, Z9
+	VMOVUPS   128(CX)(SI*4), Z10
+	VMULPS    Z8, Z10, Z10
+	VCVTPS2DQ Z10, Z10
+	VMOVUPS   192(CX)(SI*4), Z11
+	VMULPS    Z8, Z11, Z11
+	VCVTPS2DQ Z11, Z11
+	VPACKSSDW Z9, Z6, Z6
+	VPACKSSDW Z11, Z10, Z10
+	VPACKSSWB Z10, Z6, Z6
+	VPERMD    Z6, Z1, Z6
+	VMOVUPS   Z6, (AX)(SI*1)
 	ADDQ      $0x00000040, SI
 	SUBQ      $0x00000040, BX
 	JGE       quantiseloop
@@ -3254,10 +3401,10 @@ quantisefew:
 	JL   quantisetail
 
 quantiseone:
-	VMOVUPS   (CX)(SI*4), Z5
-	VMULPS    Z7, Z5, Z5
-	VCVTPS2DQ Z5, Z5
-	VPMOVSDB  Z5, (AX)(SI*1)
+	VMOVUPS   (CX)(SI*4), Z6
+	VMULPS    Z8, Z6, Z6
+	VCVTPS2DQ Z6, Z6
+	VPMOVSDB  Z6, (AX)(SI*1)
 	ADDQ      $0x00000010, SI
 	SUBQ      $0x00000010, BX
 	JGE       quantiseone
@@ -3268,10 +3415,10 @@ quantisetail:
 	MOVL      $-1, DI
 	BZHIL     BX, DI, DI
 	KMOVW     DI, K1
-	VMOVUPS.Z (CX)(SI*4), K1, Z5
-	VMULPS    Z7, Z5, Z5
-	VCVTPS2DQ Z5, Z5
-	VPMOVSDB  Z5, K1, (AX)(SI*1)
+	VMOVUPS.Z (CX)(SI*4), K1, Z6
+	VMULPS    Z8, Z6, Z6
+	VCVTPS2DQ Z6, Z6
+	VPMOVSDB  Z6, K1, (AX)(SI*1)
 
 quantisedone:
 	MOVQ block+24(FP), BX
@@ -3279,6 +3426,8 @@ quantisedone:
 	LEAQ (CX)(BX*4), CX
 	DECQ DX
 	JNZ  block
+
+over:
 	VZEROUPPER
 	RET
 
@@ -3593,33 +3742,235 @@ tail:
 	RET
 
 // func encodeInt8RestAVX512(dst *byte, x *float32, blocks int, block int)
-// Requires: AVX, AVX2, AVX512F, BMI2
+// Requires: AVX, AVX2, AVX512BW, AVX512F, BMI2
 TEXT ·encodeInt8RestAVX512(SB), NOSPLIT|NOFRAME, $0-32
 	MOVQ         dst+0(FP), AX
 	MOVQ         x+8(FP), CX
 	MOVL         $0x7fffffff, DX
 	VPBROADCASTD DX, Z0
+	VMOVDQU32    packOrder512<>+0(SB), Z1
+	MOVQ         block+24(FP), DX
+	CMPQ         DX, $0x00000100
+	JNE          any
 	MOVQ         blocks+16(FP), DX
+	XORQ         BX, BX
+
+kept:
+	VMOVUPS       (CX)(BX*4), Z2
+	VPANDD        Z2, Z0, Z3
+	VMOVUPS       64(CX)(BX*4), Z4
+	VPANDD        Z4, Z0, Z5
+	VMOVUPS       128(CX)(BX*4), Z6
+	VPANDD        Z6, Z0, Z7
+	VMOVUPS       192(CX)(BX*4), Z8
+	VPANDD        Z8, Z0, Z9
+	VMOVUPS       256(CX)(BX*4), Z10
+	VPANDD        Z10, Z0, Z11
+	VPMAXUD       Z11, Z3, Z3
+	VMOVUPS       320(CX)(BX*4), Z11
+	VPANDD        Z11, Z0, Z14
+	VPMAXUD       Z14, Z5, Z5
+	VMOVUPS       384(CX)(BX*4), Z14
+	VPANDD        Z14, Z0, Z15
+	VPMAXUD       Z15, Z7, Z7
+	VMOVUPS       448(CX)(BX*4), Z15
+	VPANDD        Z15, Z0, Z16
+	VPMAXUD       Z16, Z9, Z9
+	VMOVUPS       512(CX)(BX*4), Z16
+	VPANDD        Z16, Z0, Z17
+	VPMAXUD       Z17, Z3, Z3
+	VMOVUPS       576(CX)(BX*4), Z17
+	VPANDD        Z17, Z0, Z18
+	VPMAXUD       Z18, Z5, Z5
+	VMOVUPS       640(CX)(BX*4), Z18
+	VPANDD        Z18, Z0, Z19
+	VPMAXUD       Z19, Z7, Z7
+	VMOVUPS       704(CX)(BX*4), Z19
+	VPANDD        Z19, Z0, Z20
+	VPMAXUD       Z20, Z9, Z9
+	VMOVUPS       768(CX)(BX*4), Z20
+	VPANDD        Z20, Z0, Z21
+	VPMAXUD       Z21, Z3, Z3
+	VMOVUPS       832(CX)(BX*4), Z21
+	VPANDD        Z21, Z0, Z22
+	VPMAXUD       Z22, Z5, Z5
+	VMOVUPS       896(CX)(BX*4), Z22
+	VPANDD        Z22, Z0, Z23
+	VPMAXUD       Z23, Z7, Z7
+	VMOVUPS       960(CX)(BX*4), Z23
+	VPANDD        Z23, Z0, Z24
+	VPMAXUD       Z24, Z9, Z9
+	VPMAXUD       Z5, Z3, Z3
+	VPMAXUD       Z9, Z7, Z7
+	VPMAXUD       Z7, Z3, Z3
+	VEXTRACTI64X4 $0x01, Z3, Y5
+	VPMAXUD       Y5, Y3, Y5
+	VEXTRACTI128  $0x01, Y5, X3
+	VPMAXUD       X3, X5, X3
+	VPSHUFD       $0x0e, X3, X5
+	VPMAXUD       X5, X3, X3
+	VPSHUFD       $0x01, X3, X5
+	VPMAXUD       X5, X3, X3
+	VPXORQ        Z12, Z12, Z12
+	VPXORQ        Z13, Z13, Z13
+	VMOVD         X3, SI
+	CMPL          SI, $0x0d800000
+	JCS           keptTiny
+	MOVL          $0x42fe0000, SI
+	VMOVD         SI, X5
+	VDIVSS        X5, X3, X12
+	VDIVSS        X3, X5, X13
+
+keptTiny:
+	VMOVSS       X12, (AX)
+	VBROADCASTSS X12, Z12
+	VBROADCASTSS X13, Z13
+	ADDQ         $0x04, AX
+	VMULPS       Z13, Z2, Z3
+	VCVTPS2DQ    Z3, Z3
+	VCVTDQ2PS    Z3, Z5
+	VMULPS       Z12, Z5, Z5
+	VSUBPS       Z5, Z2, Z2
+	VMOVUPS      Z2, (CX)(BX*4)
+	VMULPS       Z13, Z4, Z2
+	VCVTPS2DQ    Z2, Z2
+	VCVTDQ2PS    Z2, Z5
+	VMULPS       Z12, Z5, Z5
+	VSUBPS       Z5, Z4, Z4
+	VMOVUPS      Z4, 64(CX)(BX*4)
+	VMULPS       Z13, Z6, Z4
+	VCVTPS2DQ    Z4, Z4
+	VCVTDQ2PS    Z4, Z5
+	VMULPS       Z12, Z5, Z5
+	VSUBPS       Z5, Z6, Z6
+	VMOVUPS      Z6, 128(CX)(BX*4)
+	VMULPS       Z13, Z8, Z5
+	VCVTPS2DQ    Z5, Z5
+	VCVTDQ2PS    Z5, Z6
+	VMULPS       Z12, Z6, Z6
+	VSUBPS       Z6, Z8, Z8
+	VMOVUPS      Z8, 192(CX)(BX*4)
+	VPACKSSDW    Z2, Z3, Z3
+	VPACKSSDW    Z5, Z4, Z4
+	VPACKSSWB    Z4, Z3, Z3
+	VPERMD       Z3, Z1, Z3
+	VMOVUPS      Z3, (AX)(BX*1)
+	VMULPS       Z13, Z10, Z2
+	VCVTPS2DQ    Z2, Z2
+	VCVTDQ2PS    Z2, Z3
+	VMULPS       Z12, Z3, Z3
+	VSUBPS       Z3, Z10, Z10
+	VMOVUPS      Z10, 256(CX)(BX*4)
+	VMULPS       Z13, Z11, Z3
+	VCVTPS2DQ    Z3, Z3
+	VCVTDQ2PS    Z3, Z4
+	VMULPS       Z12, Z4, Z4
+	VSUBPS       Z4, Z11, Z11
+	VMOVUPS      Z11, 320(CX)(BX*4)
+	VMULPS       Z13, Z14, Z4
+	VCVTPS2DQ    Z4, Z4
+	VCVTDQ2PS    Z4, Z5
+	VMULPS       Z12, Z5, Z5
+	VSUBPS       Z5, Z14, Z14
+	VMOVUPS      Z14, 384(CX)(BX*4)
+	VMULPS       Z13, Z15, Z5
+	VCVTPS2DQ    Z5, Z5
+	VCVTDQ2PS    Z5, Z6
+	VMULPS       Z12, Z6, Z6
+	VSUBPS       Z6, Z15, Z15
+	VMOVUPS      Z15, 448(CX)(BX*4)
+	VPACKSSDW    Z3, Z2, Z2
+	VPACKSSDW    Z5, Z4, Z4
+	VPACKSSWB    Z4, Z2, Z2
+	VPERMD       Z2, Z1, Z2
+	VMOVUPS      Z2, 64(AX)(BX*1)
+	VMULPS       Z13, Z16, Z2
+	VCVTPS2DQ    Z2, Z2
+	VCVTDQ2PS    Z2, Z3
+	VMULPS       Z12, Z3, Z3
+	VSUBPS       Z3, Z16, Z16
+	VMOVUPS      Z16, 512(CX)(BX*4)
+	VMULPS       Z13, Z17, Z3
+	VCVTPS2DQ    Z3, Z3
+	VCVTDQ2PS    Z3, Z4
+	VMULPS       Z12, Z4, Z4
+	VSUBPS       Z4, Z17, Z17
+	VMOVUPS      Z17, 576(CX)(BX*4)
+	VMULPS       Z13, Z18, Z4
+	VCVTPS2DQ    Z4, Z4
+	VCVTDQ2PS    Z4, Z5
+	VMULPS       Z12, Z5, Z5
+	VSUBPS       Z5, Z18, Z18
+	VMOVUPS      Z18, 640(CX)(BX*4)
+	VMULPS       Z13, Z19, Z5
+	VCVTPS2DQ    Z5, Z5
+	VCVTDQ2PS    Z5, Z6
+	VMULPS       Z12, Z6, Z6
+	VSUBPS       Z6, Z19, Z19
+	VMOVUPS      Z19, 704(CX)(BX*4)
+	VPACKSSDW    Z3, Z2, Z2
+	VPACKSSDW    Z5, Z4, Z4
+	VPACKSSWB    Z4, Z2, Z2
+	VPERMD       Z2, Z1, Z2
+	VMOVUPS      Z2, 128(AX)(BX*1)
+	VMULPS       Z13, Z20, Z2
+	VCVTPS2DQ    Z2, Z2
+	VCVTDQ2PS    Z2, Z3
+	VMULPS       Z12, Z3, Z3
+	VSUBPS       Z3, Z20, Z20
+	VMOVUPS      Z20, 768(CX)(BX*4)
+	VMULPS       Z13, Z21, Z3
+	VCVTPS2DQ    Z3, Z3
+	VCVTDQ2PS    Z3, Z4
+	VMULPS       Z12, Z4, Z4
+	VSUBPS       Z4, Z21, Z21
+	VMOVUPS      Z21, 832(CX)(BX*4)
+	VMULPS       Z13, Z22, Z4
+	VCVTPS2DQ    Z4, Z4
+	VCVTDQ2PS    Z4, Z5
+	VMULPS       Z12, Z5, Z5
+	VSUBPS       Z5, Z22, Z22
+	VMOVUPS      Z22, 896(CX)(BX*4)
+	VMULPS       Z13, Z23, Z5
+	VCVTPS2DQ    Z5, Z5
+	VCVTDQ2PS    Z5, Z6
+	VMULPS       Z12, Z6, Z6
+	VSUBPS       Z6, Z23, Z23
+	VMOVUPS      Z23, 960(CX)(BX*4)
+	VPACKSSDW    Z3, Z2, Z2
+	VPACKSSDW    Z5, Z4, Z4
+	VPACKSSWB    Z4, Z2, Z2
+	VPERMD       Z2, Z1, Z2
+	VMOVUPS      Z2, 192(AX)(BX*1)
+	MOVQ         block+24(FP), SI
+	ADDQ         SI, AX
+	LEAQ         (CX)(SI*4), CX
+	DECQ         DX
+	JNZ          kept
+	JMP          over
+
+any:
+	MOVQ blocks+16(FP), DX
 
 block:
 	MOVQ   block+24(FP), BX
-	VPXORQ Z1, Z1, Z1
 	VPXORQ Z2, Z2, Z2
 	VPXORQ Z3, Z3, Z3
 	VPXORQ Z4, Z4, Z4
+	VPXORQ Z5, Z5, Z5
 	XORQ   SI, SI
 	SUBQ   $0x00000040, BX
 	JL     topfew
 
 toploop:
-	VPANDD  (CX)(SI*4), Z0, Z5
-	VPMAXUD Z5, Z1, Z1
-	VPANDD  64(CX)(SI*4), Z0, Z5
-	VPMAXUD Z5, Z2, Z2
-	VPANDD  128(CX)(SI*4), Z0, Z5
-	VPMAXUD Z5, Z3, Z3
-	VPANDD  192(CX)(SI*4), Z0, Z5
-	VPMAXUD Z5, Z4, Z4
+	VPANDD  (CX)(SI*4), Z0, Z6
+	VPMAXUD Z6, Z2, Z2
+	VPANDD  64(CX)(SI*4), Z0, Z6
+	VPMAXUD Z6, Z3, Z3
+	VPANDD  128(CX)(SI*4), Z0, Z6
+	VPMAXUD Z6, Z4, Z4
+	VPANDD  192(CX)(SI*4), Z0, Z6
+	VPMAXUD Z6, Z5, Z5
 	ADDQ    $0x00000040, SI
 	SUBQ    $0x00000040, BX
 	JGE     toploop
@@ -3629,8 +3980,8 @@ topfew:
 	JL   toptail
 
 topone:
-	VPANDD  (CX)(SI*4), Z0, Z5
-	VPMAXUD Z5, Z1, Z1
+	VPANDD  (CX)(SI*4), Z0, Z6
+	VPMAXUD Z6, Z2, Z2
 	ADDQ    $0x00000010, SI
 	SUBQ    $0x00000010, BX
 	JGE     topone
@@ -3641,36 +3992,36 @@ toptail:
 	MOVL      $-1, DI
 	BZHIL     BX, DI, DI
 	KMOVW     DI, K1
-	VMOVUPS.Z (CX)(SI*4), K1, Z5
-	VPANDD    Z0, Z5, Z5
-	VPMAXUD   Z5, Z1, Z1
+	VMOVUPS.Z (CX)(SI*4), K1, Z6
+	VPANDD    Z0, Z6, Z6
+	VPMAXUD   Z6, Z2, Z2
 
 topdone:
-	VPMAXUD       Z2, Z1, Z1
-	VPMAXUD       Z4, Z3, Z3
-	VPMAXUD       Z3, Z1, Z1
-	VEXTRACTI64X4 $0x01, Z1, Y8
-	VPMAXUD       Y8, Y1, Y8
-	VEXTRACTI128  $0x01, Y8, X5
-	VPMAXUD       X5, X8, X5
-	VPSHUFD       $0x0e, X5, X8
-	VPMAXUD       X8, X5, X5
-	VPSHUFD       $0x01, X5, X8
-	VPMAXUD       X8, X5, X5
-	VPXORQ        Z6, Z6, Z6
+	VPMAXUD       Z3, Z2, Z2
+	VPMAXUD       Z5, Z4, Z4
+	VPMAXUD       Z4, Z2, Z2
+	VEXTRACTI64X4 $0x01, Z2, Y9
+	VPMAXUD       Y9, Y2, Y9
+	VEXTRACTI128  $0x01, Y9, X6
+	VPMAXUD       X6, X9, X6
+	VPSHUFD       $0x0e, X6, X9
+	VPMAXUD       X9, X6, X6
+	VPSHUFD       $0x01, X6, X9
+	VPMAXUD       X9, X6, X6
 	VPXORQ        Z7, Z7, Z7
-	VMOVD         X5, BX
+	VPXORQ        Z8, Z8, Z8
+	VMOVD         X6, BX
 	CMPL          BX, $0x0d800000
 	JCS           tiny
 	MOVL          $0x42fe0000, BX
-	VMOVD         BX, X7
-	VDIVSS        X7, X5, X6
-	VDIVSS        X5, X7, X7
+	VMOVD         BX, X8
+	VDIVSS        X8, X6, X7
+	VDIVSS        X6, X8, X8
 
 tiny:
-	VMOVSS       X6, (AX)
-	VBROADCASTSS X6, Z6
+	VMOVSS       X7, (AX)
 	VBROADCASTSS X7, Z7
+	VBROADCASTSS X8, Z8
 	ADDQ         $0x04, AX
 	MOVQ         block+24(FP), BX
 	XORQ         SI, SI
@@ -3678,38 +4029,39 @@ tiny:
 	JL           quantisefew
 
 quantiseloop:
-	VMOVUPS   (CX)(SI*4), Z5
-	VMULPS    Z7, Z5, Z8
-	VCVTPS2DQ Z8, Z8
-	VPMOVSDB  Z8, (AX)(SI*1)
-	VCVTDQ2PS Z8, Z8
-	VMULPS    Z6, Z8, Z8
-	VSUBPS    Z8, Z5, Z5
-	VMOVUPS   Z5, (CX)(SI*4)
-	VMOVUPS   64(CX)(SI*4), Z5
-	VMULPS    Z7, Z5, Z8
-	VCVTPS2DQ Z8, Z8
-	VPMOVSDB  Z8, 16(AX)(SI*1)
-	VCVTDQ2PS Z8, Z8
-	VMULPS    Z6, Z8, Z8
-	VSUBPS    Z8, Z5, Z5
-	VMOVUPS   Z5, 64(CX)(SI*4)
-	VMOVUPS   128(CX)(SI*4), Z5
-	VMULPS    Z7, Z5, Z8
-	VCVTPS2DQ Z8, Z8
-	VPMOVSDB  Z8, 32(AX)(SI*1)
-	VCVTDQ2PS Z8, Z8
-	VMULPS    Z6, Z8, Z8
-	VSUBPS    Z8, Z5, Z5
-	VMOVUPS   Z5, 128(CX)(SI*4)
-	VMOVUPS   192(CX)(SI*4), Z5
-	VMULPS    Z7, Z5, Z8
-	VCVTPS2DQ Z8, Z8
-	VPMOVSDB  Z8, 48(AX)(SI*1)
-	VCVTDQ2PS Z8, Z8
-	VMULPS    Z6, Z8, Z8
-	VSUBPS    Z8, Z5, Z5
-	VMOVUPS   Z5, 192(CX)(SI*4)
+	VMOVUPS   (CX)(SI*4), Z6
+	VMULPS    Z8, Z6, Z9
+	VCVTPS2DQ Z9, Z9
+	VCVTDQ2PS Z9, Z10
+	VMULPS    Z7, Z10, Z10
+	VSUBPS    Z10, Z6, Z6
+	VMOVUPS   Z6, (CX)(SI*4)
+	VMOVUPS   64(CX)(SI*4), Z6
+	VMULPS    Z8, Z6, Z10
+	VCVTPS2DQ Z10, Z10
+	VCVTDQ2PS Z10, Z11
+	VMULPS    Z7, Z11, Z11
+	VSUBPS    Z11, Z6, Z6
+	VMOVUPS   Z6, 64(CX)(SI*4)
+	VMOVUPS   128(CX)(SI*4), Z6
+	VMULPS    Z8, Z6, Z11
+	VCVTPS2DQ Z11, Z11
+	VCVTDQ2PS Z11, Z12
+	VMULPS    Z7, Z12, Z12
+	VSUBPS    Z12, Z6, Z6
+	VMOVUPS   Z6, 128(CX)(SI*4)
+	VMOVUPS   192(CX)(SI*4), Z6
+	VMULPS    Z8, Z6, Z12
+	VCVTPS2DQ Z12, Z12
+	VCVTDQ2PS Z12, Z13
+	VMULPS    Z7, Z13, Z13
+	VSUBPS    Z13, Z6, Z6
+	VMOVUPS   Z6, 192(CX)(SI*4)
+	VPACKSSDW Z10, Z9, Z9
+	VPACKSSDW Z12, Z11, Z11
+	VPACKSSWB Z11, Z9, Z9
+	VPERMD    Z9, Z1, Z9
+	VMOVUPS   Z9, (AX)(SI*1)
 	ADDQ      $0x00000040, SI
 	SUBQ      $0x00000040, BX
 	JGE       quantiseloop
@@ -3719,14 +4071,14 @@ quantisefew:
 	JL   quantisetail
 
 quantiseone:
-	VMOVUPS   (CX)(SI*4), Z5
-	VMULPS    Z7, Z5, Z8
-	VCVTPS2DQ Z8, Z8
-	VPMOVSDB  Z8, (AX)(SI*1)
-	VCVTDQ2PS Z8, Z8
-	VMULPS    Z6, Z8, Z8
-	VSUBPS    Z8, Z5, Z5
-	VMOVUPS   Z5, (CX)(SI*4)
+	VMOVUPS   (CX)(SI*4), Z6
+	VMULPS    Z8, Z6, Z9
+	VCVTPS2DQ Z9, Z9
+	VCVTDQ2PS Z9, Z10
+	VMULPS    Z7, Z10, Z10
+	VSUBPS    Z10, Z6, Z6
+	VMOVUPS   Z6, (CX)(SI*4)
+	VPMOVSDB  Z9, (AX)(SI*1)
 	ADDQ      $0x00000010, SI
 	SUBQ      $0x00000010, BX
 	JGE       quantiseone
@@ -3737,14 +4089,14 @@ quantisetail:
 	MOVL      $-1, DI
 	BZHIL     BX, DI, DI
 	KMOVW     DI, K1
-	VMOVUPS.Z (CX)(SI*4), K1, Z5
-	VMULPS    Z7, Z5, Z8
-	VCVTPS2DQ Z8, Z8
-	VPMOVSDB  Z8, K1, (AX)(SI*1)
-	VCVTDQ2PS Z8, Z8
-	VMULPS    Z6, Z8, Z8
-	VSUBPS    Z8, Z5, Z5
-	VMOVUPS   Z5, K1, (CX)(SI*4)
+	VMOVUPS.Z (CX)(SI*4), K1, Z6
+	VMULPS    Z8, Z6, Z9
+	VCVTPS2DQ Z9, Z9
+	VCVTDQ2PS Z9, Z10
+	VMULPS    Z7, Z10, Z10
+	VSUBPS    Z10, Z6, Z6
+	VMOVUPS   Z6, K1, (CX)(SI*4)
+	VPMOVSDB  Z9, K1, (AX)(SI*1)
 
 quantisedone:
 	MOVQ block+24(FP), BX
@@ -3752,6 +4104,8 @@ quantisedone:
 	LEAQ (CX)(BX*4), CX
 	DECQ DX
 	JNZ  block
+
+over:
 	VZEROUPPER
 	RET
 

@@ -41,15 +41,26 @@ func (s spot) store(v reg.Register, p reg.Register) {
 // each runs body over n elements, four vectors a turn, then one; what is left, fewer than a vector, with a mask if there are any and the rest is wanted. It uses n up. Labels
 // begin with tag.
 func (s isa) each(tag string, n reg.GPVirtual, rest bool, body func(spot)) {
+	s.eachTurn(tag, n, rest, func(at []spot) {
+		for _, one := range at {
+			body(one)
+		}
+	})
+}
+
+// eachTurn is each, whose turn sees its vectors together: four or one.
+func (s isa) eachTurn(tag string, n reg.GPVirtual, rest bool, turn func([]spot)) {
 	lanes := s.bytes() / 4
 	here := spot{isa: s, index: GP64()}
 	XORQ(here.index, here.index)
 	SUBQ(U32(uint32(4*lanes)), n)
 	JL(LabelRef(tag + "few"))
 	Label(tag + "loop")
+	var four []spot
 	for i := range 4 {
-		body(spot{isa: s, index: here.index, first: i * lanes})
+		four = append(four, spot{isa: s, index: here.index, first: i * lanes})
 	}
+	turn(four)
 	ADDQ(U32(uint32(4*lanes)), here.index)
 	SUBQ(U32(uint32(4*lanes)), n)
 	JGE(LabelRef(tag + "loop"))
@@ -57,7 +68,7 @@ func (s isa) each(tag string, n reg.GPVirtual, rest bool, body func(spot)) {
 	ADDQ(U32(uint32(3*lanes)), n)
 	JL(LabelRef(tag + "tail"))
 	Label(tag + "one")
-	body(here)
+	turn([]spot{here})
 	ADDQ(U32(uint32(lanes)), here.index)
 	SUBQ(U32(uint32(lanes)), n)
 	JGE(LabelRef(tag + "one"))
@@ -66,7 +77,7 @@ func (s isa) each(tag string, n reg.GPVirtual, rest bool, body func(spot)) {
 		ADDQ(U32(uint32(lanes)), n)
 		JZ(LabelRef(tag + "done"))
 		here.mask = maskOf(n)
-		body(here)
+		turn([]spot{here})
 		Label(tag + "done")
 	}
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -24,29 +26,96 @@ func encodeInt8(s isa, rest bool) {
 	}
 	s.text(name, "func(dst *byte, x *float32, blocks, block int)", "takes at least one block, of "+s.blockLen())
 	dst, x := Load(Param("dst"), GP64()), Load(Param("x"), GP64())
-	abs := s.word(absBits)
+	abs, order := s.word(absBits), s.vector()
+	s.loadPackOrder(order)
+	if s.wide {
+		n := Load(Param("block"), GP64())
+		CMPQ(n, U32(keptBlock))
+		JNE(LabelRef("any"))
+		s.encodeKept(dst, x, abs, order, rest)
+		JMP(LabelRef("over"))
+		Label("any")
+	}
 	s.blocks(func(n reg.GPVirtual) {
 		scale, inv := s.int8Scale(x, n, abs)
-		VMOVSS(scale.AsX(), Mem{Base: dst})
-		VBROADCASTSS(scale.AsX(), scale)
-		VBROADCASTSS(inv.AsX(), inv)
-		ADDQ(Imm(4), dst)
+		s.useScale(dst, scale, inv)
 		Load(Param("block"), n)
-		s.each("quantise", n, true, func(at spot) {
-			v, q := at.load(x), s.vector()
-			VMULPS(inv, v, q)
-			VCVTPS2DQ(q, q)
-			at.storeBytes(q, dst)
-			if rest {
-				VCVTDQ2PS(q, q)
-				VMULPS(scale, q, q)
-				VSUBPS(q, v, v)
-				at.store(v, x)
+		s.eachTurn("quantise", n, true, func(at []spot) {
+			var q []reg.VecVirtual
+			for _, one := range at {
+				q = append(q, one.quantise(one.load(x), x, scale, inv, rest))
+			}
+			if len(q) == 1 {
+				at[0].storeBytes(q[0], dst)
+			} else {
+				s.packBytes(q, order)
+				VMOVUPS(q[0], at[0].at(dst, 1))
 			}
 		})
 		s.advance(dst, x)
 	})
+	Label("over")
 	end()
+}
+
+// keptBlock is the length of block that 16 registers hold.
+const keptBlock = 256
+
+// encodeKept encodes blocks that it reads once: while loads wait for memory, a second load of the same line would wait with them.
+func (s isa) encodeKept(dst, x reg.Register, abs, order reg.VecVirtual, rest bool) {
+	left, zero := Load(Param("blocks"), GP64()), GP64()
+	XORQ(zero, zero)
+	Label("kept")
+	kept, tops := make([]reg.VecVirtual, keptBlock/16), make([]reg.VecVirtual, 4)
+	spots := make([]spot, len(kept))
+	for i := range kept {
+		spots[i] = spot{isa: s, index: zero, first: 16 * i}
+		kept[i] = spots[i].load(x)
+		if i < len(tops) {
+			tops[i] = s.vector()
+			s.and(kept[i], abs, tops[i])
+			continue
+		}
+		size := s.vector()
+		s.and(kept[i], abs, size)
+		VPMAXUD(size, tops[i%len(tops)], tops[i%len(tops)])
+	}
+	scale, inv := s.scaleOf(tops, "keptTiny")
+	s.useScale(dst, scale, inv)
+	for i := 0; i < len(kept); i += 4 {
+		var q []reg.VecVirtual
+		for j := i; j < i+4; j++ {
+			q = append(q, spots[j].quantise(kept[j], x, scale, inv, rest))
+		}
+		s.packBytes(q, order)
+		VMOVUPS(q[0], spots[i].at(dst, 1))
+	}
+	s.advance(dst, x)
+	DECQ(left)
+	JNZ(LabelRef("kept"))
+}
+
+// useScale writes the scale of a block and gives every lane what the first has.
+func (s isa) useScale(dst reg.Register, scale, inv reg.VecVirtual) {
+	VMOVSS(scale.AsX(), Mem{Base: dst})
+	VBROADCASTSS(scale.AsX(), scale)
+	VBROADCASTSS(inv.AsX(), inv)
+	ADDQ(Imm(4), dst)
+}
+
+// quantise is v in integers, and leaves the rest of it in x, if it is told to.
+func (s spot) quantise(v reg.VecVirtual, x reg.Register, scale, inv reg.VecVirtual, rest bool) reg.VecVirtual {
+	q := s.vector()
+	VMULPS(inv, v, q)
+	VCVTPS2DQ(q, q)
+	if rest {
+		made := s.vector()
+		VCVTDQ2PS(q, made)
+		VMULPS(scale, made, made)
+		VSUBPS(made, v, v)
+		s.store(v, x)
+	}
+	return q
 }
 
 // advance moves the pointers to bytes and floats to the next block.
@@ -76,6 +145,11 @@ func (s isa) int8Scale(x reg.Register, n reg.GPVirtual, abs reg.VecVirtual) (sca
 		}
 		VPMAXUD(v, top, top)
 	})
+	return s.scaleOf(tops, "tiny")
+}
+
+// scaleOf is int8Scale of largest magnitudes.
+func (s isa) scaleOf(tops []reg.VecVirtual, tiny string) (scale, inv reg.VecVirtual) {
 	VPMAXUD(tops[1], tops[0], tops[0])
 	VPMAXUD(tops[3], tops[2], tops[2])
 	VPMAXUD(tops[2], tops[0], tops[0])
@@ -86,14 +160,41 @@ func (s isa) int8Scale(x reg.Register, n reg.GPVirtual, abs reg.VecVirtual) (sca
 	bits := GP32()
 	VMOVD(top, bits)
 	CMPL(bits, U32(0x0d800000)) // 2^-100
-	JCS(LabelRef("tiny"))
+	JCS(LabelRef(tiny))
 	limit := XMM()
 	MOVL(U32(0x42fe0000), bits) // 127
 	VMOVD(bits, limit)
 	VDIVSS(limit, top, scale.AsX())
 	VDIVSS(top, limit, inv.AsX())
-	Label("tiny")
+	Label(tiny)
 	return scale, inv
+}
+
+// packBytes brings four vectors of 32-bit integers into the first, as signed bytes, saturated. One store of them takes the place of four in the queue of stores, which is what
+// fills when memory is slow.
+func (s isa) packBytes(q []reg.VecVirtual, order reg.VecVirtual) {
+	VPACKSSDW(q[1], q[0], q[0])
+	VPACKSSDW(q[3], q[2], q[2])
+	VPACKSSWB(q[2], q[0], q[0])
+	VPERMD(q[0], order, q[0])
+}
+
+func (s isa) loadPackOrder(v reg.VecVirtual) {
+	if s.wide {
+		VMOVDQU32(NewDataAddr(NewStaticSymbol("packOrder512"), 0), v)
+	} else {
+		VMOVDQU(NewDataAddr(NewStaticSymbol("packOrder256"), 0), v)
+	}
+}
+
+// packOrders say where packed vectors have the words of the result: packing is by lanes of 128 bits, and a lane has a word of each vector.
+func packOrders() {
+	for _, lanes := range []int{2, 4} {
+		GLOBL(fmt.Sprintf("packOrder%d", 128*lanes), RODATA|NOPTR)
+		for i := range 4 * lanes {
+			DATA(4*i, U32(uint32(4*(i%lanes)+i/lanes)))
+		}
+	}
 }
 
 // storeBytes writes 32-bit integers as signed bytes, saturated.

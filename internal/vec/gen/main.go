@@ -28,7 +28,7 @@ func main() {
 	flag.Parse()
 	g, ok := map[string]group{
 		"sums":   {[]func(){tailMasks}, sums},
-		"codecs": {[]func(){tailMasks, lanesAscending, signShifts}, codecs},
+		"codecs": {[]func(){tailMasks, lanesAscending, signShifts, packOrders}, codecs},
 		"rules":  {nil, rules},
 		"tiles":  {nil, tiles},
 	}[*name]
