@@ -256,6 +256,7 @@ func (c *Client) Close(ctx context.Context) error {
 func (c *Client) wait() {
 	c.done.Wait()
 	if c.local != nil && c.local.peers != nil {
+		c.local.unlay()
 		c.local.peers.release()
 	}
 }

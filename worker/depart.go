@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"hcclps/internal/vec"
 	"hcclps/p2p"
 	"hcclps/p2p/collective"
 	"hcclps/ps/wire"
@@ -87,7 +86,7 @@ func (d *departures) count(id uint32) {
 // depart lets the next tensor of the order out.
 func (r *replica) depart(t *held) {
 	d := &r.early
-	d.buckets = append(d.buckets, r.peers.fusionOf(&t.Spec).Add(p2p.Bytes(vec.BytesOfFloats(t.sum))))
+	d.buckets = append(d.buckets, r.peers.fusionOf(&t.Spec).Add(p2p.Bytes(t.bytes())))
 	raw := uint64(4 * len(t.sum))
 	r.counters.pushedRaw.Add(raw)
 	if halves(&t.Spec) != 0 {

@@ -82,6 +82,7 @@ func (r *replica) again(ctx context.Context) error {
 		p.log.Debug("close the group of workers", "err", err)
 	}
 	r.abandon()
+	r.unlay()
 	silent := p.silent()
 	w, err := p.world.Rebuild(ctx)
 	if err != nil {

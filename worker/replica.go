@@ -32,7 +32,8 @@ type replica struct {
 	codec    uint8    // what rank 0 has proposed for tables that leave the codec to workers, by its number in automatic
 	squeeze  *squeeze // of the tables and workers there are; nil: not yet known
 	pending  *flight  // the step on its way; nil: none
-	delay    uint64   // steps that reads may lag, and steps may be on their way when push returns
+	flights  sync.WaitGroup
+	delay    uint64 // steps that reads may lag, and steps may be on their way when push returns
 	early    departures
 	order    []uint32 // dense tensors that are summed by AllReduce, in the order in which that is done
 
@@ -76,6 +77,7 @@ type held struct {
 	*update.Table
 	keys []uint64  // of a dense tensor: its blocks
 	sum  []float32 // of a dense tensor: the gradient of a step, whole blocks
+	laid []byte    // sum in its place behind that of another tensor; nil: it is apart
 
 	union collective.Sparse // of an embedding: rows that were summed on their way
 }

@@ -71,7 +71,7 @@ func (r *replica) begin(ctx context.Context, c *commit) (*flight, error) {
 		f.round, f.err = r.trade(ctx, h)
 	}
 	if r.delay > 0 {
-		go trade() // land waits for it
+		r.flights.Go(trade) // land waits for it
 	} else {
 		trade()
 	}

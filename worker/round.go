@@ -94,6 +94,7 @@ func (r *replica) apply(ctx context.Context, o *round) error {
 	r.cursor = o.heads[0].cursor
 	r.counters.pushes.Add(1)
 	r.moveTo(step + 1)
+	r.lay()
 	return nil
 }
 

@@ -31,6 +31,7 @@ func termsOf(cfg *Config) []term {
 		{"algo", fmt.Sprint(cfg.Algorithms)},
 		{"measure", fmt.Sprint(cfg.Measure)},
 		{"compress", fmt.Sprint(cfg.Compress)},
+		{"max-rebuilds", fmt.Sprint(max(cfg.MaxRebuilds, 0))}, // else some end where others go on
 	}
 }
 
