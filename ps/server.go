@@ -169,14 +169,14 @@ func (s *Server) plane() (err error) {
 	}
 	s.client, err = link.NewClient(link.Config{
 		Network: s.cfg.Network, Pair: s.bulk.Pair, Upgrade: s.bulk.Upgrade(), Cluster: s.cfg.Cluster, ID: self.ID, Info: self.Info, Logger: s.log, Trace: s.cfg.Trace,
-		Heartbeat: s.cfg.PeerHeartbeat, Suspect: s.cfg.PeerSuspect,
+		Heartbeat: s.cfg.PeerHeartbeat, Suspect: s.cfg.PeerSuspect, Limits: link.Limits{Scratch: scratch(s.cfg.Memory)},
 	})
 	if err != nil {
 		return err
 	}
 	s.server, err = link.NewServer(link.ServerConfig{
 		Handler: link.HandlerFunc(s.serve), Pair: s.bulk.Pair, Upgrade: s.bulk.Upgrade(), Logger: s.log, Trace: s.cfg.Trace,
-		Heartbeat: s.cfg.PeerHeartbeat, Suspect: s.cfg.PeerSuspect,
+		Heartbeat: s.cfg.PeerHeartbeat, Suspect: s.cfg.PeerSuspect, Limits: link.Limits{Scratch: scratch(s.cfg.Memory)},
 	})
 	if err != nil {
 		return err

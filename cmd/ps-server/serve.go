@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 
 	"github.com/urfave/cli/v2"
@@ -121,12 +122,19 @@ func serveConfig(c *cli.Context) (ps.Config, error) {
 		Cluster: c.String("cluster"), Name: c.String("name"), Dir: c.String("dir"), LogDir: c.String("log-dir"),
 		Listen: c.String("listen"), Advertise: c.String("advertise"), Peers: c.StringSlice("servers"),
 		Replicas: c.Int("replicas"), Scratch: c.IsSet("replicas") && c.Int("replicas") == 0, Shards: c.Int("shards"), Durability: c.String("durability"),
-		Memory: memory, LogBudget: budget, AllowSameHost: c.Bool("allow-same-host"), Insecure: c.Bool("insecure"),
+		Memory: memory, Heap: limitHeap, LogBudget: budget, AllowSameHost: c.Bool("allow-same-host"), Insecure: c.Bool("insecure"),
 		TLSCert: c.String("tls-cert"), TLSKey: c.String("tls-key"), TLSCA: c.String("tls-ca"), TokenFile: c.String("token-file"),
 		Bulk: bulk, Checkpoint: saves, Restore: c.String("restore"), RestoreWorld: c.Int("restore-world"),
 		PeerHeartbeat: c.Duration("peer-heartbeat"), PeerSuspect: c.Duration("peer-suspect"),
 		Version: program.Version, Logger: log,
 	}, nil
+}
+
+// limitHeap has the collector keep the heap to so many bytes, unless GOMEMLIMIT says what it may take.
+func limitHeap(bytes int64) {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(bytes)
+	}
 }
 
 // checkRestore refuses what cannot be restored. A later start finds in its data directory what the flags do not say.
