@@ -10,6 +10,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,6 +31,7 @@ var (
 	coldTimes = flag.Int64("cold-times", 5, "TestCold: size of the table, by that of the memory for tables")
 
 	coldServer = flag.String("cold-server", "", "TestColdServer: `ADDRESS` of a server without replication")
+	coldPID    = flag.Int("cold-pid", 0, "TestColdServer: number of that server's `PROCESS`, whose files and CPU are counted; 0: they are not")
 	coldReport = flag.String("cold-report", "", "TestColdServer: `FILE` of the report")
 )
 
@@ -134,6 +137,11 @@ type coldRun struct {
 	Misses   float64 `json:"misses"`  // pieces of tables a batch
 	Read     float64 `json:"read"`    // bytes of the store a batch
 	Written  float64 `json:"written"` // likewise
+
+	// Of the server's process while it trained, where it is known: bytes from and to files by those of Read and Written, and seconds of CPU a batch.
+	ReadTimes  float64 `json:"read_times"`
+	WriteTimes float64 `json:"write_times"`
+	CPU        float64 `json:"cpu"`
 }
 
 // trainLocally trains on a server in this process; memory is that of tables, 0 for more than enough.
@@ -170,7 +178,7 @@ func (l *clickLog) train(t *testing.T, c *worker.Client, status func() wire.Serv
 		}
 		look()
 	}
-	before := look()
+	before, process := look(), processUse(t, *coldPID)
 	began := time.Now()
 	src := &watched{limited: &limited{batches: &batches{all: l.all}, steps: len(l.all)}, each: func() { look() }}
 	if _, err := c.Train(t.Context(), m, src, worker.TrainOptions{}); err != nil {
@@ -181,10 +189,50 @@ func (l *clickLog) train(t *testing.T, c *worker.Client, status func() wire.Serv
 	out.Rate = n * float64(l.all[0].Rows) / took.Seconds()
 	out.Table, out.Limit, out.Rows, out.ColdRows = s.Bytes, s.Memory.Limit, s.Rows, s.Memory.ColdRows
 	out.Misses, out.Read, out.Written = float64(s.Memory.Misses-before.Memory.Misses)/n, float64(s.Memory.Read-before.Memory.Read)/n, float64(s.Memory.Written-before.Memory.Written)/n
+	if used := processUse(t, *coldPID); *coldPID != 0 {
+		out.CPU = (used.cpu - process.cpu) / n
+		out.ReadTimes, out.WriteTimes = (used.read-process.read)/max(1, n*out.Read), (used.written-process.written)/max(1, n*out.Written)
+	}
 	if out.Digest, err = c.Digest(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// usage is what a process has used: seconds of CPU, bytes from and to files.
+type usage struct{ cpu, read, written float64 }
+
+// processUse looks into /proc; of process 0 it is nothing.
+func processUse(t *testing.T, pid int) (u usage) {
+	t.Helper()
+	if pid == 0 {
+		return usage{}
+	}
+	io, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(io)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		n, _ := strconv.ParseFloat(value, 64)
+		switch name {
+		case "read_bytes":
+			u.read = n
+		case "write_bytes":
+			u.written = n
+		}
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(stat), ") ")
+	f := strings.Fields(after)
+	for _, ticks := range f[11:13] { // utime, stime, in hundredths
+		n, _ := strconv.ParseFloat(ticks, 64)
+		u.cpu += n / 100
+	}
+	return u
 }
 
 // watched calls each before a batch.
