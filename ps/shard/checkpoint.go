@@ -53,7 +53,10 @@ type part struct {
 	writer *checkpoint.Writer // once it has begun
 }
 
-var errDropped = errors.New("the checkpoint is abandoned")
+var (
+	errDropped = errors.New("the checkpoint is abandoned")
+	errSlow    = errors.New("its pages are written so slowly that steps had no room for copies of theirs: is the folder slow?")
+)
 
 // dropFor is how long a part that was given up may take to its next page before nobody waits for it any more.
 const dropFor = 5 * time.Second
@@ -88,6 +91,15 @@ func (s *saving) lead(yes bool) {
 	s.leading = yes
 	if p := s.part; p != nil && !yes {
 		p.giveUp(errors.New("the leader of the group has changed"))
+	}
+}
+
+// slow gives up the part under way, if there is one: steps wait for it.
+func (s *saving) slow(why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.part; p != nil && !p.over() {
+		p.giveUp(why)
 	}
 }
 

@@ -127,8 +127,11 @@ func (g *Group) writePart(ctx context.Context, p *part) error {
 	return p.finish(made)
 }
 
-// hurries says that a snapshot is due, which waits for the pages: they are read as fast as they can be.
+// hurries says that a snapshot is due, or an entry is short of room for copies, which wait for the pages: they are read as fast as they can be.
 func (g *Group) hurries() bool {
+	if g.short.Load() {
+		return true
+	}
 	if g.scratch {
 		return false
 	}

@@ -65,15 +65,19 @@ func (g *Group) apply(ctx context.Context, p *prepared, index, term uint64) any 
 }
 
 // reserve waits, before the lock is taken, until the copies that a snapshot
-// under way makes this entry cause fit their budget. When it has waited in vain
-// the snapshot is given up, so that what comes behind the entry does not wait
-// for the same again: the next one is taken later, if need be when the log is
+// or a part of a checkpoint under way makes this entry cause fit their budget; a part is written as fast as it can be meanwhile. When it has
+// waited in vain they are given up, so that what comes behind the entry does not wait
+// for the same again: the next snapshot is taken later, if need be when the log is
 // full and nothing more comes.
 func (g *Group) reserve(ctx context.Context, p *prepared) {
 	ctx, cancel := context.WithTimeout(ctx, reserveTimeout)
 	defer cancel()
-	if err := g.reserveEntry(ctx, p); err != nil {
-		g.cfg.Logger.Warn("snapshot given up: it holds more copies than its budget, and is slow", "group", g.cfg.Group, "err", err)
+	g.short.Store(true)
+	err := g.reserveEntry(ctx, p)
+	g.short.Store(false)
+	if err != nil {
+		g.cfg.Logger.Warn("snapshot or checkpoint given up: it holds more copies than its budget, and is slow", "group", g.cfg.Group, "err", err)
+		g.saving.slow(errSlow)
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if g.shot != nil {

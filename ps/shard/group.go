@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -117,6 +118,7 @@ type Group struct {
 	tracks   tracks
 	tight    chan struct{} // memory is short
 	saving   *saving
+	short    atomic.Bool // an entry waits for room for copies
 
 	mu      sync.RWMutex
 	state   *State        // replaced by restores

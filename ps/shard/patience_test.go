@@ -64,3 +64,70 @@ func TestSlowSnapshotsAreGivenUp(t *testing.T) {
 		c.stopAll()
 	})
 }
+
+// TestSlowPartsAreGivenUp: the same of a part of a checkpoint, which is written as fast as it can be while an entry waits for it.
+func TestSlowPartsAreGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const id, dim = 2, 32
+		c := newCluster(t, ids...)
+		c.change = func(_ string, cfg *Config) { cfg.CopyBudget = table.NewBudget(64 << 10) }
+		c.startAll()
+		c.open(wire.JobParams{World: 1, Sync: wire.BSP, Parts: 1})
+		c.table(2, testTable(id, dim))
+		keys := make([]uint64, 2000)
+		for i := range keys {
+			keys[i] = uint64(i) * 3
+		}
+		step := uint64(0)
+		push := func() {
+			body := wire.AppendSection(nil, wire.Section{Table: id, Dim: dim, Keys: keys, Values: slices.Repeat([]float32{1, 2}, dim/2*len(keys))})
+			c.ok(&wire.Push{Target: target(0), Step: step, Parts: 1, Rows: 1}, body)
+			step++
+		}
+		push()
+		c.same()
+		var parts []*part
+		for _, n := range c.nodes {
+			g := n.group
+			p := &part{cut: cut{ID: 1}, ended: make(chan struct{})}
+			g.mu.Lock()
+			for _, j := range g.state.jobs {
+				var err error
+				p.pages, err = g.state.captureJob(j, g.mu.RLocker())
+				c.must(err)
+			}
+			g.mu.Unlock()
+			g.saving.mu.Lock()
+			g.saving.part = p
+			g.saving.mu.Unlock()
+			parts = append(parts, p)
+		}
+		hurried := make(chan bool)
+		go func() {
+			<-time.After(time.Second)
+			hurry := false
+			for _, n := range c.nodes {
+				hurry = hurry || n.group.hurries()
+			}
+			hurried <- hurry
+		}()
+		began := time.Now()
+		for range 4 {
+			push()
+		}
+		if took := time.Since(began); took < reserveTimeout || took >= 2*reserveTimeout {
+			t.Errorf("pushes behind parts that do not move took %v, want one wait of %v", took, reserveTimeout)
+		}
+		if !<-hurried {
+			t.Error("no part hurries while an entry waits for it")
+		}
+		c.same()
+		for _, p := range parts {
+			if !p.isGivenUp() {
+				t.Error("a part goes on that is too slow")
+			}
+			close(p.ended)
+		}
+		c.stopAll()
+	})
+}
