@@ -4,6 +4,8 @@
 // first three. Over several, the stripes, a long message is cut into pieces that all of them carry. [Comm.Run] owns the goroutines that read and write, two a
 // connection; transfers asked for earlier wait for it.
 //
+// A TCP connection within the host is given a congestion control that does not pace, in place of one that does (BBR).
+//
 // # On the wire
 //
 // Both directions of every connection are a sequence of frames: a header of 32 bytes, little endian, and for data the payload.

@@ -33,7 +33,8 @@ func Pair(conns []net.Conn, rank int) *Comm { return Config{}.Pair(conns, rank) 
 // same order. The Comm owns them from now on. It starts nothing: call Run, or Close if it is not to run.
 func (cfg Config) Pair(conns []net.Conn, rank int) *Comm {
 	c := &Comm{conns: conns, rank: rank, sums: cfg.Checksum == ChecksumOn}
-	for range conns {
+	for _, conn := range conns {
+		unpace(conn)
 		c.wake = append(c.wake, make(chan struct{}, 1))
 	}
 	if cfg.Checksum == ChecksumAuto {
