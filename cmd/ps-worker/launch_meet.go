@@ -44,12 +44,12 @@ func (l *launcher) openMeeting(ctx context.Context) (*meeting, error) {
 	return &meeting{h}, nil
 }
 
-// run serves the workers until stop is called.
+// run serves the workers until stop is called, also beyond the end of ctx: the workers are told to end before that.
 func (m *meeting) run(ctx context.Context, fail context.CancelCauseFunc) (stop func()) {
 	if m == nil {
 		return func() {}
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
