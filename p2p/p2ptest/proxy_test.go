@@ -47,8 +47,10 @@ func through(t *testing.T, p *p2ptest.Proxy, n int) []byte {
 	}
 	go func() { _, _ = conn.Write(make([]byte, n)) }()
 	got, taken := make([]byte, n), 0
-	for k, late := 0, time.Now().Add(time.Minute); err == nil && taken < n; {
+	late := time.Now().Add(time.Minute)
+	for err == nil && taken < n {
 		_ = conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+		var k int
 		k, err = conn.Read(got[taken:])
 		if taken += k; errors.Is(err, os.ErrDeadlineExceeded) && p.Stalls.Load() == 0 && time.Now().Before(late) {
 			err = nil // the machine is busy
