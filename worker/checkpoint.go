@@ -180,13 +180,13 @@ func (s *saves) made(log *slog.Logger, id, step uint64, written int64, took time
 func (s *saves) fail(log *slog.Logger, step uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	level := slog.LevelWarn
+	say := log.Warn
 	if s.stats.Why == err.Error() {
-		level = slog.LevelDebug // said before
+		say = log.Debug // it was said
 	}
 	s.stats.Failed, s.stats.Why = s.stats.Failed+1, err.Error()
 	s.over()
-	log.Log(context.Background(), level, "a checkpoint could not be written; those before it are as they were", "step", step, "err", err)
+	say("a checkpoint could not be written; those before it are as they were", "step", step, "err", err)
 }
 
 // pacer asks for checkpoints when they are due.

@@ -28,7 +28,7 @@ func (l *large) connect(t *testing.T) {
 	t.Helper()
 	var err error
 	l.c, err = worker.Connect(t.Context(), worker.Config{
-		Job: "large", Worker: "w-0", Servers: l.servers.Addrs(), Cluster: l.servers.Cluster(), Network: l.servers.Network(), Compress: worker.Compression{All: "onebit"},
+		Job: "large", Worker: "w-0", Servers: l.servers.Addrs(), Cluster: l.servers.Cluster(), Network: l.servers.Network(), Compress: worker.Compression{All: "onebit"}, Parts: 32,
 	})
 	if err != nil {
 		t.Fatal(err)

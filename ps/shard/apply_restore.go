@@ -49,6 +49,7 @@ func (s *State) restore(m *wire.Restore) (wire.Answer, error) {
 		}
 	case wire.RestoreEnd:
 		j.Restored = true
+	case wire.ForkTable, wire.ForkPages, wire.ForkEnd: // of fork
 	}
 	return j.answer(wire.OK, ""), nil
 }
