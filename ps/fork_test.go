@@ -140,18 +140,17 @@ func TestForkIntoAJobThatRuns(t *testing.T) {
 			_, err := c.fork(t.Context(), dir, "j", c.reachable(), aCopy)
 			forked <- err
 		}()
-		for err := error(nil); ; {
+		for over := false; !over; {
 			w.step()
 			synctest.Wait()
 			select {
-			case err = <-forked:
+			case err := <-forked:
+				if err != nil {
+					t.Fatal(err)
+				}
+				over = true
 			default:
-				continue
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			break
 		}
 		now, id := w.rows(), w.workers[0].tableOf(copied())
 		c.wantScanned("j", id, withoutStep(kept))
