@@ -80,7 +80,7 @@ iperf() {
 		if grep -qi ":$(printf %04x "$port") .* 0A " /proc/net/tcp /proc/net/tcp6; then break; fi
 		sleep 0.05
 	done
-	if ! out=$(timeout 20 iperf3 -c 127.0.0.1 -p "$port" -P "$1" -l "$block" -t 1 -J); then
+	if ! out=$(timeout 20 iperf3 -c 127.0.0.1 -C cubic -p "$port" -P "$1" -l "$block" -t 1 -J); then
 		kill "$server"
 		printf 'iperf3 failed: %.500s\n' "$out" >&2
 		return 1
