@@ -388,8 +388,8 @@ func TestPlanSurvivesTheLeader(t *testing.T) {
 				}()
 				pause(time.Second)
 				w := r.group.Status(true).Jobs[0].Waiting
-				if len(w) != 1 || !slices.Equal(w[0].For, []string{"group 2"}) || !strings.Contains(w[0].What, "table w") {
-					t.Errorf("waiting: %+v, want the hold of table w at group 2", w)
+				if len(w) != 1 || !slices.Equal(w[0].For, []string{"shard 1"}) || !strings.Contains(w[0].What, "table w") {
+					t.Errorf("waiting: %+v, want the hold of table w at shard 1", w)
 				}
 				if crash {
 					r.crash()
