@@ -2,6 +2,7 @@ package ps_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -276,4 +277,54 @@ func TestForkOfANameThatIsTakenMeanwhile(t *testing.T) {
 			t.Errorf("under another name: %v", err)
 		}
 	})
+}
+
+// A fork that one shard refuses leaves the name of a job that nobody has opened as it was: another fork or a worker can have it.
+func TestForkThatIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "checkpoints")
+	synctest.Test(t, func(t *testing.T) {
+		want, _ := saveAs(t, shape{1, 1}, dir)
+		c := newCluster(t, 1, func(_ int, cfg *ps.Config) { cfg.Shards = 2 })
+		defer c.close()
+		c.startAll()
+		for _, job := range []string{"k", "l"} {
+			c.refusedFork(job)
+		}
+		c.halt(0)
+		c.start(0)
+		c.ready()
+		if report, err := c.fork(t.Context(), dir, "k", c.reachable(), aCopy); err != nil {
+			t.Fatalf("fork: %+v, %v", report, err)
+		}
+		for _, job := range []string{"k", "l"} {
+			r := control[wire.OpenReply](c, wire.KindOpen, wire.OpenRequest{Job: job, Worker: "a", Params: bsp1, Owner: "test"})
+			ref := wire.SessionRef{Job: job, Worker: "a", Incarnation: r.Incarnation}
+			made := control[wire.Table](c, wire.KindTable, wire.TableRequest{SessionRef: ref, Table: copied()})
+			if job == "k" {
+				c.wantScanned(job, made.ID, withoutStep(want))
+			}
+		}
+	})
+}
+
+// refusedFork brings a table to one of two shards.
+func (c *cluster) refusedFork(job string) {
+	c.t.Helper()
+	b, err := json.Marshal(wire.ForkedTable{Table: slotted()})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	const load = 12345
+	for _, piece := range []wire.RestorePiece{wire.ForkTable, wire.ForkEnd} {
+		if a, _, err := c.reachable().Shard(c.t.Context(), 1, &wire.Restore{Group: 1, Job: job, Load: load, Piece: piece}, b); err != nil || a.Status != wire.OK {
+			c.t.Fatal(a, err)
+		}
+		b = nil
+	}
+	p := wire.Plan{Kind: wire.PlanFork, Table: slotted(), Fork: load}
+	a, _, err := c.reachable().Meta(c.t.Context(), wire.KindPlan, wire.PlanRequest{SessionRef: wire.SessionRef{Job: job}, Plan: p}, nil)
+	if err != nil || a.Status != wire.Refused {
+		c.t.Fatalf("the plan of a fork that one shard has: %+v, %v", a, err)
+	}
 }

@@ -147,10 +147,7 @@ func (s *state) stage(e stageEntry) result {
 		j.Plan.Stage = dropping
 		s.planSaved(e.Job, e.ID, e.Stage)
 	case j.Plan.Stage != holding && e.Stage == done:
-		j.Plan = nil
-		if j.Params.World == 0 && len(j.Tables) == 0 {
-			delete(s.Jobs, e.Job) // the fork that made it was refused
-		}
+		j.Plan = nil // of a job that this plan made, the number of plans is kept: shards remember it too
 	}
 	return result{}
 }

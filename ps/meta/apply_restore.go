@@ -71,7 +71,7 @@ func (s *state) restoreJob(r wire.RestoreRequest) result {
 		return no("a restore needs a number and a job's name")
 	case j != nil && j.Restored != nil && j.Restored.Load == r.Load:
 		return result{} // it came late
-	case j != nil:
+	case j != nil && !j.empty():
 		return no("the job has begun here: restore into a cluster that does not know it, or under another name (--job)")
 	case r.Complete && (now == nil || now.Load != r.Load):
 		return no("another restore of it has begun")
@@ -87,6 +87,7 @@ func (s *state) restoreJob(r wire.RestoreRequest) result {
 	if s.Restores == nil {
 		s.Restores = map[string]*restoring{}
 	}
+	delete(s.Jobs, r.Job) // it was empty; shards begin to count its plans anew with what they are given
 	s.Restores[r.Job] = &restoring{Load: r.Load, Checkpoint: r.Checkpoint, Dir: r.Dir, Step: r.Step, State: slices.Clone(r.State)}
 	return result{}
 }

@@ -138,6 +138,11 @@ func (j *job) valid() error {
 	return nil
 }
 
+// empty says whether the job is nothing but the plans of forks that were refused.
+func (j *job) empty() bool {
+	return j.Params.World == 0 && len(j.Tables) == 0 && j.Plan == nil
+}
+
 func byRank(a, b worker) int { return int(a.Rank) - int(b.Rank) }
 
 // worker finds a worker by name, nil if there is none.

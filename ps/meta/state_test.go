@@ -478,3 +478,33 @@ func TestRestoredJob(t *testing.T) {
 		t.Errorf("opened: %+v", got)
 	}
 }
+
+// A job that is nothing but a fork that was refused counts its plans on, and may still be restored: then it counts anew.
+func TestRefusedForkOfANewJob(t *testing.T) {
+	s := newState()
+	for id := uint64(1); id <= 2; id++ {
+		p := fly(t, s, wire.Plan{Kind: wire.PlanFork, Table: wire.Table{Name: "t", Dim: 1}, Fork: 7})
+		if p.ID != id {
+			t.Errorf("plan %d, want %d: shards remember the one before", p.ID, id)
+		}
+		if r := apply1(t, s, kindRestoreJob, wire.RestoreRequest{Job: "j", Load: 5, State: []byte(`{}`)}); r.Answer.Status != wire.Refused || s.Jobs["j"] == nil {
+			t.Errorf("restore while a fork is on its way: %+v", r.Answer)
+		}
+		apply1(t, s, kindStage, stageEntry{Job: "j", ID: p.ID, Stage: dropping})
+		apply1(t, s, kindStage, stageEntry{Job: "j", ID: p.ID, Stage: done})
+		b, err := s.encode()
+		if err == nil {
+			s, err = decodeState(b)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin := wire.RestoreRequest{Job: "j", Load: 5, State: []byte(`{"version":1,"job":{"params":{"world":2,"parts":1}}}`)}
+	if r := apply1(t, s, kindRestoreJob, begin); r.Answer.Status != wire.OK {
+		t.Errorf("restore: %+v", r.Answer)
+	}
+	if r := apply1(t, s, kindPlan, planEntry{Job: "j", Plan: wire.Plan{Kind: wire.PlanFork, Table: wire.Table{Name: "t", Dim: 1}, Fork: 8}}); r.Answer.Status != wire.Refused {
+		t.Errorf("a fork into a job that is being restored: %+v", r.Answer)
+	}
+}
