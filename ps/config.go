@@ -37,32 +37,31 @@ const (
 // the files of TLS and token, Memory and LogBudget may be changed later; anything
 // else that differs from the record is an error.
 type Config struct {
-	Cluster       string            // name of the cluster, default "hcclps"
-	Name          string            // what the operator calls this server, default the name of Dir
-	Dir           string            // data directory
-	LogDir        string            // folder of the Raft logs of shards; default: a tmpfs for QuorumMemory, else inside Dir
-	Listen        string            // address to listen on, default DefaultListen; an interface's name or a CIDR may stand for the host
-	Advertise     string            // address others dial, default Listen
-	TLSCert       string            // PEM files, all three or none: with the default Network every TCP connection is TLS 1.3,
-	TLSKey        string            // with a certificate of the CA on both sides
-	TLSCA         string            // within the host certificates are shown, and nothing is encrypted
-	TokenFile     string            // with the default Network: a secret that every process of the cluster must know
-	Peers         []string          // first start: advertised addresses of all servers, this one's among them; the first founds the cluster
-	Replicas      int               // copies of each group, 1, 3 or 5; default 3, or 1 with fewer than 3 servers
-	Scratch       bool              // one server, shards without replication or log: nothing survives a restart
-	Shards        int               // a power of two; default by the number of servers
-	Durability    string            // QuorumDisk (default) or QuorumMemory
-	Memory        int64             // bytes this server may use; default what the machine has free
-	Heap          func(bytes int64) // told at the start, if Memory is given, how much of it the program's own heap may take; nil: nobody
-	LogBudget     int64             // bytes of log a group, default 64 MiB
-	AllowSameHost bool              // replicas of a group may share a host
-	Insecure      bool              // with the default Network: Listen may be an address that other hosts reach
-	Network       link.Network      // default: tcp
-	Bulk          backend.Config    // what carries bulk: on other than the default Network, TCP alone
-	Heartbeat     time.Duration     // silence before an election, default 300 ms
-	PeerHeartbeat time.Duration     // how often a connection says that it lives, default 500 ms
-	PeerSuspect   time.Duration     // silence after which the other side is taken for dead, default 2 s; above everybody's PeerHeartbeat
-	Lease         time.Duration     // of a worker's session, default 30 s
+	Cluster       string         // name of the cluster, default "hcclps"
+	Name          string         // what the operator calls this server, default the name of Dir
+	Dir           string         // data directory
+	LogDir        string         // folder of the Raft logs of shards; default: a tmpfs for QuorumMemory, else inside Dir
+	Listen        string         // address to listen on, default DefaultListen; an interface's name or a CIDR may stand for the host
+	Advertise     string         // address others dial, default Listen
+	TLSCert       string         // PEM files, all three or none: with the default Network every TCP connection is TLS 1.3,
+	TLSKey        string         // with a certificate of the CA on both sides
+	TLSCA         string         // within the host certificates are shown, and nothing is encrypted
+	TokenFile     string         // with the default Network: a secret that every process of the cluster must know
+	Peers         []string       // first start: advertised addresses of all servers, this one's among them; the first founds the cluster
+	Replicas      int            // copies of each group, 1, 3 or 5; default 3, or 1 with fewer than 3 servers
+	Scratch       bool           // one server, shards without replication or log: nothing survives a restart
+	Shards        int            // a power of two; default by the number of servers
+	Durability    string         // QuorumDisk (default) or QuorumMemory
+	Memory        int64          // bytes this server may use; default what the machine has free
+	LogBudget     int64          // bytes of log a group, default 64 MiB
+	AllowSameHost bool           // replicas of a group may share a host
+	Insecure      bool           // with the default Network: Listen may be an address that other hosts reach
+	Network       link.Network   // default: tcp
+	Bulk          backend.Config // what carries bulk: on other than the default Network, TCP alone
+	Heartbeat     time.Duration  // silence before an election, default 300 ms
+	PeerHeartbeat time.Duration  // how often a connection says that it lives, default 500 ms
+	PeerSuspect   time.Duration  // silence after which the other side is taken for dead, default 2 s; above everybody's PeerHeartbeat
+	Lease         time.Duration  // of a worker's session, default 30 s
 	Checkpoint    CheckpointConfig
 	Restore       string          // first start: DIR or DIR@ID of the checkpoint that the cluster begins with
 	RestoreWorld  int             // workers its job has from now on (bsp); 0: as it had

@@ -89,25 +89,8 @@ func TestMemoryThatCannotHoldIsRefused(t *testing.T) {
 	}
 }
 
-// What is mapped and what the heap may take are together what the server was given, but for a tenth.
-func TestHeapIsTheRestOfTheMemory(t *testing.T) {
-	for _, limit := range []int64{1 << 30, 8 << 30, 64 << 30} {
-		s, err := New(Config{Dir: "d", Listen: "a:1", Network: inproc.NewNetwork(), Memory: limit})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.self.ID = "x"
-		l, err := layout.New(layout.Config{Members: []layout.Member{{ID: "x", Name: "x", Addr: "a:1"}}, Replicas: 1, Shards: 4})
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := s.memory(formation{Layout: l, Durability: QuorumMemory}, "x")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if all := m.tables() + m.log + m.heap(); all > limit+limit/10 || m.heap() < m.inbox+m.copies {
-			t.Errorf("of %d bytes: tables %d, logs %d, heap %d of which %d for pushes and %d for copies", limit, m.tables(), m.log, m.heap(), m.inbox, m.copies)
-		}
+func TestLinksKeepASixteenthOfTheMemory(t *testing.T) {
+	for _, limit := range []int64{64 << 20, 1 << 30, 64 << 30} {
 		if n := scratch(limit); n < 1<<20 || int64(n) > limit/16 {
 			t.Errorf("of %d bytes: %d for the links", limit, n)
 		}

@@ -71,9 +71,6 @@ func (s *Server) openGroups() (*groups, error) {
 		return nil, err
 	}
 	mem.say(s.log)
-	if mem.given && s.cfg.Heap != nil {
-		s.cfg.Heap(mem.heap())
-	}
 	logRoot, inMemory, err := s.logRoot(f)
 	if err != nil {
 		return nil, err

@@ -30,8 +30,7 @@ const (
 // shares is how a server's memory is meant to be used, in bytes.
 type shares struct {
 	limit, log, inbox, copies int64
-	own                       int64 // heap besides them
-	given                     bool  // limit was; else it is what the machine has free
+	given                     bool // limit was; else it is what the machine has free
 }
 
 // memory plans the use of memory by the server that is self in f, and refuses a plan that cannot hold.
@@ -49,13 +48,6 @@ func (s *Server) memory(f formation, self string) (shares, error) {
 	if f.Durability == QuorumMemory && !f.Scratch {
 		m.log = int64(groups) * s.cfg.LogBudget
 	}
-	m.own = ownHeap
-	if !f.Scratch {
-		m.own += raftHeap
-	}
-	if s.cfg.Checkpoint.Dir != "" {
-		m.own += savingHeap
-	}
 	fixed := m.log + m.inbox + m.copies
 	if fixed > m.limit {
 		return m, fmt.Errorf("log %d + inbox %d + copies %d bytes are more than the %d this server may use: raise that (Memory, --memory), or lower the log budget (LogBudget, --log-budget; now %d a group, %d groups here)", m.log, m.inbox, m.copies, m.limit, s.cfg.LogBudget, groups)
@@ -69,17 +61,8 @@ const minTables = 16 << 20
 // tables is what is left for tables.
 func (m shares) tables() int64 { return max(minTables, m.limit-m.log-m.inbox-m.copies) }
 
-// Parts of the heap, in which neither rows nor logs lie.
-const (
-	ownHeap    = 20 << 20 // what a server takes before anybody comes, and between two collections
-	raftHeap   = 16 << 20 // what replication and snapshots have in hand
-	savingHeap = 24 << 20 // the catalogue of checkpoints, and what is on its way into them
-	tableHeap  = 16       // that part of the tables: where units of rows are
-	maxScratch = 64 << 20 // memory that links keep for what comes next, of the client's side and of the server's, each
-)
-
-// heap is what the program's heap may take: with less the collector would never rest.
-func (m shares) heap() int64 { return m.inbox + m.copies + m.tables()/tableHeap + m.own }
+// maxScratch is memory that links keep for what comes next, of the client's side and of the server's, each.
+const maxScratch = 64 << 20
 
 // scratch is the memory of links by what a server may use, 0: their default.
 func scratch(memory int64) int {

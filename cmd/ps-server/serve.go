@@ -72,6 +72,7 @@ func serve(c *cli.Context) error {
 	if err != nil {
 		return &program.UsageError{Err: err}
 	}
+	keepHeapSmall(cfg.Memory)
 	err = profile.With(c.Context, s.Run)
 	if _, ok := errors.AsType[*ps.ConfigError](err); ok {
 		return &program.UsageError{Err: err}
@@ -122,7 +123,7 @@ func serveConfig(c *cli.Context) (ps.Config, error) {
 		Cluster: c.String("cluster"), Name: c.String("name"), Dir: c.String("dir"), LogDir: c.String("log-dir"),
 		Listen: c.String("listen"), Advertise: c.String("advertise"), Peers: c.StringSlice("servers"),
 		Replicas: c.Int("replicas"), Scratch: c.IsSet("replicas") && c.Int("replicas") == 0, Shards: c.Int("shards"), Durability: c.String("durability"),
-		Memory: memory, Heap: limitHeap, LogBudget: budget, AllowSameHost: c.Bool("allow-same-host"), Insecure: c.Bool("insecure"),
+		Memory: memory, LogBudget: budget, AllowSameHost: c.Bool("allow-same-host"), Insecure: c.Bool("insecure"),
 		TLSCert: c.String("tls-cert"), TLSKey: c.String("tls-key"), TLSCA: c.String("tls-ca"), TokenFile: c.String("token-file"),
 		Bulk: bulk, Checkpoint: saves, Restore: c.String("restore"), RestoreWorld: c.Int("restore-world"),
 		PeerHeartbeat: c.Duration("peer-heartbeat"), PeerSuspect: c.Duration("peer-suspect"),
@@ -130,12 +131,16 @@ func serveConfig(c *cli.Context) (ps.Config, error) {
 	}, nil
 }
 
-// limitHeap has the collector keep the heap to so many bytes, unless GOMEMLIMIT says what it may take.
-func limitHeap(bytes int64) {
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(bytes)
+// keepHeapSmall has the collector come sooner where memory is counted, unless the environment says when: rows are no part of the heap, so there is little for it to go
+// through. It sets no limit, since near one the collector would never rest.
+func keepHeapSmall(memory int64) {
+	if memory > 0 && os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetGCPercent(heapPercent)
 	}
 }
+
+// heapPercent is how much the heap may grow from one collection to the next.
+const heapPercent = 40
 
 // checkRestore refuses what cannot be restored. A later start finds in its data directory what the flags do not say.
 func checkRestore(c *cli.Context) error {
