@@ -105,6 +105,8 @@ func (s *State) beginFork(m *wire.Restore) (wire.Answer, error) {
 		a := j.answer(wire.OK, "")
 		a.Duplicate = true
 		return a, nil
+	case j.Held != nil && j.Held.Kind == wire.PlanFork && j.Held.Table.Name == of.Table.Name:
+		return no("another table %q is about to be made of a fork: give the copy another name", of.Table.Name)
 	}
 	of.Table.ID = 0
 	t, err := newTab(of.Table, s.slots+1, s.cfg)
@@ -137,11 +139,14 @@ func (j *job) badFork(p *wire.Plan) string {
 	return differs(f.Tab.Spec, want)
 }
 
-// adopt makes a fork a table of the job.
+// adopt makes a fork a table of the job. The error is a fault of this replica.
 func (j *job) adopt(p *wire.Plan) error {
 	f := j.forkOf(p.Fork)
-	if f == nil {
+	switch t := j.table(p.Table.ID); {
+	case t != nil && t.Fork == p.Fork:
 		return nil // it is one
+	case f == nil:
+		return fmt.Errorf("make table %q of job %q of a fork: its rows are gone, though the plan was held", p.Table.Name, j.Name)
 	}
 	f.Tab.Spec.ID, f.Tab.Fork = p.Table.ID, f.Load
 	j.addTable(f.Tab)

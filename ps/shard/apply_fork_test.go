@@ -88,6 +88,43 @@ func TestForkOnItsWay(t *testing.T) {
 	}
 }
 
+// What a plan is held for stays: another fork that would give it up is refused until the plan is over.
+func TestForkThatIsHeld(t *testing.T) {
+	t.Parallel()
+	for _, drop := range []bool{false, true} {
+		s := NewState(StateConfig{})
+		apply := func(m wire.Message) wire.Answer {
+			t.Helper()
+			a, err := s.Apply(wire.AppendEntry(nil, wire.Entry{Message: m}), s.index+1, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return a[0]
+		}
+		forkPiece(t, s, 9, wire.ForkTable, describedFork(t))
+		forkPiece(t, s, 9, wire.ForkEnd, nil)
+		if a := apply(&wire.Hold{Group: 1, Job: "k", Plan: wire.Plan{ID: 1, Kind: wire.PlanFork, Table: testTable(1, 2), Fork: 9}}); a.Status != wire.OK {
+			t.Fatalf("%+v", a)
+		}
+		s = reload(t, s)
+		if a := forkPiece(t, s, 10, wire.ForkTable, describedFork(t)); a.Status != wire.Refused {
+			t.Errorf("another fork while one is held: %+v", a)
+		}
+		if a := forkPiece(t, s, 9, wire.ForkTable, describedFork(t)); a.Status != wire.OK {
+			t.Errorf("the fork that is held, once more: %+v", a)
+		}
+		if a := apply(&wire.Release{Group: 1, Job: "k", Plan: 1, Drop: drop}); a.Status != wire.OK || (s.jobs["k"].table(1) == nil) != drop {
+			t.Errorf("released, dropped %v: %+v", drop, a)
+		}
+		if a := forkPiece(t, s, 10, wire.ForkTable, describedFork(t)); (a.Status == wire.OK) != drop {
+			t.Errorf("another fork when the plan is over, dropped %v: %+v", drop, a)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // FuzzFork: pieces of a fork are refused or taken, and the state survives a snapshot.
 func FuzzFork(f *testing.F) {
 	f.Add(describedFork(f), []byte{})
