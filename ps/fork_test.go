@@ -279,7 +279,7 @@ func TestForkOfANameThatIsTakenMeanwhile(t *testing.T) {
 	})
 }
 
-// A fork that one shard refuses leaves the name of a job that nobody has opened as it was: another fork or a worker can have it.
+// A fork that one shard refuses leaves the name of a job that nobody has opened as it was: another fork, a worker and a restore can have it.
 func TestForkThatIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "checkpoints")
@@ -288,7 +288,7 @@ func TestForkThatIsRefused(t *testing.T) {
 		c := newCluster(t, 1, func(_ int, cfg *ps.Config) { cfg.Shards = 2 })
 		defer c.close()
 		c.startAll()
-		for _, job := range []string{"k", "l"} {
+		for _, job := range []string{"j", "k", "l"} {
 			c.refusedFork(job)
 		}
 		c.halt(0)
@@ -297,6 +297,10 @@ func TestForkThatIsRefused(t *testing.T) {
 		if report, err := c.fork(t.Context(), dir, "k", c.reachable(), aCopy); err != nil {
 			t.Fatalf("fork: %+v, %v", report, err)
 		}
+		if _, err := c.bring(t.Context(), dir); err != nil {
+			t.Errorf("restore: %v", err)
+		}
+		c.wantScanned("j", 2, withoutStep(want))
 		for _, job := range []string{"k", "l"} {
 			r := control[wire.OpenReply](c, wire.KindOpen, wire.OpenRequest{Job: job, Worker: "a", Params: bsp1, Owner: "test"})
 			ref := wire.SessionRef{Job: job, Worker: "a", Incarnation: r.Incarnation}
@@ -304,6 +308,33 @@ func TestForkThatIsRefused(t *testing.T) {
 			if job == "k" {
 				c.wantScanned(job, made.ID, withoutStep(want))
 			}
+		}
+	})
+}
+
+// A fork that is broken off leaves the name of a new job to a restore, run again to its end.
+func TestRestoreAfterAForkThatWasBrokenOff(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "checkpoints")
+	synctest.Test(t, func(t *testing.T) {
+		want, _ := saveAs(t, shape{2, 1}, dir)
+		c := newCluster(t, 1, func(_ int, cfg *ps.Config) { cfg.Shards = 2 })
+		defer c.close()
+		c.startAll()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if _, err := c.fork(ctx, dir, "j", &breaking{Cluster: c.reachable(), left: 5, end: cancel}, aCopy); err == nil {
+			t.Fatal("the fork was not broken off")
+		}
+		if _, err := c.bring(t.Context(), dir); err != nil {
+			t.Fatalf("restore: %v", err)
+		}
+		c.halt(0)
+		c.start(0)
+		c.ready()
+		newCrowd(c, 2).wantRows("restored", want)
+		if _, err := c.fork(t.Context(), dir, "j", c.reachable(), aCopy); err != nil {
+			t.Errorf("the fork, once more: %v", err)
 		}
 	})
 }

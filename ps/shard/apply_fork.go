@@ -40,11 +40,20 @@ func (j *job) forkOf(load uint64) *fork {
 	return j.Forks[i]
 }
 
+// forksAlone says that the job is nothing but forks on their way, broken off, refused or given up: it may be restored.
+func (j *job) forksAlone() bool {
+	return j.Restore == 0 && j.Held == nil && len(j.Tables) == 0 && len(j.Workers) == 0
+}
+
 // dropForks gives up those that were to have a name. The error is a fault of this replica.
 func (j *job) dropForks(name string) error {
+	return j.closeForks(func(f *fork) bool { return f.Tab.Spec.Name == name })
+}
+
+func (j *job) closeForks(which func(*fork) bool) error {
 	var errs []error
 	j.Forks = slices.DeleteFunc(j.Forks, func(f *fork) bool {
-		if f.Tab.Spec.Name != name {
+		if !which(f) {
 			return false
 		}
 		errs = append(errs, f.Tab.Close())

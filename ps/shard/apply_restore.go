@@ -30,9 +30,9 @@ func (s *State) restore(m *wire.Restore) (wire.Answer, error) {
 			a.Detail = wire.RestoredWhole
 		}
 		return a, nil
-	case j != nil && j.Restore != m.Load:
+	case j != nil && j.Restore != m.Load && !j.forksAlone():
 		return no("it is here already, at step %d: restore into a cluster that does not know it, or under another name", j.Clock)
-	case j == nil && m.Piece != wire.RestoreHead:
+	case (j == nil || j.Restore != m.Load) && m.Piece != wire.RestoreHead:
 		return no("its rows came before its state")
 	}
 	s.digest.word(m.Load)
@@ -41,6 +41,11 @@ func (s *State) restore(m *wire.Restore) (wire.Answer, error) {
 	case wire.RestoreHead:
 		if err := s.restoreHead(m); err != nil {
 			return no("%v", err)
+		}
+		if j != nil { // forks that were broken off
+			if err := j.closeForks(func(*fork) bool { return true }); err != nil {
+				return wire.Answer{}, err
+			}
 		}
 		j = s.jobs[m.Job]
 	case wire.RestorePages:
