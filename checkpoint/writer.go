@@ -193,7 +193,7 @@ func (w *Writer) DropRest() error {
 }
 
 // WriteBlob writes a named piece of opaque state, to its end. A name is used once
-// a part.
+// a part; see DropBlob.
 func (w *Writer) WriteBlob(ctx context.Context, name string, r io.Reader) error {
 	if err := w.usable(); err != nil {
 		return err
@@ -219,6 +219,20 @@ func (w *Writer) WriteBlob(ctx context.Context, name string, r io.Reader) error 
 		o.pieces, o.bytes = append(o.pieces, at), o.bytes+int64(n)
 	}
 	w.blobs = slices.Insert(w.blobs, at, o)
+	return nil
+}
+
+// DropBlob takes back a blob that was written: it is not in the part, and its name
+// is free again. What its bytes took in packs stays there.
+func (w *Writer) DropBlob(name string) error {
+	if err := w.usable(); err != nil {
+		return err
+	}
+	i := slices.IndexFunc(w.blobs, func(o blob) bool { return o.name == name })
+	if i < 0 {
+		return w.fail(fmt.Errorf("drop blob %q: it was not written", name))
+	}
+	w.blobs = slices.Delete(w.blobs, i, i+1)
 	return nil
 }
 

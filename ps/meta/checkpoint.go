@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -143,7 +144,7 @@ func (l *leader) write(ctx context.Context, s *saver) (err error) {
 	if err := l.awaitUploads(ctx, s); err != nil {
 		return err
 	}
-	part, err := s.seal(ctx, own)
+	part, err := s.seal(ctx, own, l.log)
 	if err != nil {
 		return err
 	}
@@ -181,11 +182,14 @@ func (l *leader) jobNow(name string) (blob []byte, of wire.JobState, err error) 
 	return blob, of, err
 }
 
-// seal finishes the part of this group.
-func (s *saver) seal(ctx context.Context, own []byte) (checkpoint.Part, error) {
+// seal finishes the part of this group. Of an upload that is not whole there is nothing in it.
+func (s *saver) seal(ctx context.Context, own []byte, log *slog.Logger) (checkpoint.Part, error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	s.sealed = true
+	if err := s.dropHalves(log); err != nil {
+		return checkpoint.Part{}, err
+	}
 	if err := s.writer.WriteBlob(ctx, JobBlob, bytes.NewReader(own)); err != nil {
 		return checkpoint.Part{}, err
 	}

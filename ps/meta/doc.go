@@ -33,7 +33,8 @@
 // step of its job in ten minutes, with a part that has not grown in five, and under bsp one for which a
 // worker has not brought what it said it would, 30 s after the last upload. An upload comes in pieces of up to
 // wire.UploadPiece, each a blob of its own, and goes back in such: a server has one of them in memory, whatever the
-// residuals of a worker's codec and the dense tensors of a hybrid job come to.
+// residuals of a worker's codec and the dense tensors of a hybrid job come to. They are of one incarnation of the worker: the next one begins
+// anew. Of an upload that is not whole in the end nothing is in the checkpoint.
 //
 // # Leases
 //

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -47,8 +48,12 @@ func (l *leader) upload(ctx context.Context, r wire.UploadRequest, body Request)
 	return s.take(ctx, r, rank, body)
 }
 
-// brought is how much of an upload is in: pieces of all there are.
-type brought struct{ pieces, all uint32 }
+// brought is how much of an upload is in: pieces of all there are, from one incarnation of a worker.
+type brought struct {
+	pieces, all uint32
+	rank        uint32
+	incarnation uint64
+}
 
 func (b brought) whole() bool { return b.all > 0 && b.pieces == b.all }
 
@@ -56,7 +61,7 @@ func (b brought) whole() bool { return b.all > 0 && b.pieces == b.all }
 func (s *saver) take(ctx context.Context, q wire.UploadRequest, rank uint32, r Request) (result, error) {
 	q.Pieces = max(q.Pieces, 1)
 	s.mu.Lock()
-	have := s.brings[q.Worker]
+	before := s.brings[q.Worker]
 	s.taking, s.moved = true, time.Now()
 	s.mu.Unlock()
 	defer func() {
@@ -64,7 +69,13 @@ func (s *saver) take(ctx context.Context, q wire.UploadRequest, rank uint32, r R
 		defer s.mu.Unlock()
 		s.taking, s.moved = false, time.Now()
 	}()
+	have := before
+	if q.Incarnation != before.incarnation { // it begins anew
+		have = brought{rank: rank, incarnation: q.Incarnation}
+	}
 	switch {
+	case q.Incarnation < before.incarnation:
+		return result{Answer: refuse(wire.Fenced, "incarnation %d of worker %q brings its state itself", before.incarnation, q.Worker)}, nil
 	case q.Pieces > wire.MaxPieces || q.Piece >= q.Pieces || have.all > 0 && have.all != q.Pieces || q.Piece > have.pieces:
 		return result{Answer: refuse(wire.Refused, "piece %d of %d of an upload, of which %d of %d are here", q.Piece, q.Pieces, have.pieces, have.all)}, nil
 	case q.Piece < have.pieces:
@@ -79,13 +90,45 @@ func (s *saver) take(ctx context.Context, q wire.UploadRequest, rank uint32, r R
 	if len(b) > wire.UploadPiece {
 		return result{Answer: refuse(wire.Refused, "a piece of %d bytes of an upload: at most %d are taken", len(b), wire.UploadPiece)}, nil
 	}
-	if err := s.writer.WriteBlob(ctx, wire.UploadName(rank, q.Piece), bytes.NewReader(b)); err != nil {
+	if have.incarnation != before.incarnation {
+		if err := s.drop(before); err != nil {
+			return result{}, err
+		}
+	}
+	if err := s.writer.WriteBlob(ctx, wire.UploadName(have.rank, q.Piece), bytes.NewReader(b)); err != nil {
 		return result{}, err
 	}
+	have.pieces, have.all = q.Piece+1, q.Pieces
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.brings[q.Worker] = brought{q.Piece + 1, q.Pieces}
+	s.brings[q.Worker] = have
 	return result{}, nil
+}
+
+// drop takes back what an upload has brought; who calls it holds the right to write.
+func (s *saver) drop(b brought) error {
+	for i := range b.pieces {
+		if err := s.writer.DropBlob(wire.UploadName(b.rank, i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropHalves takes back the uploads that are not whole: nobody could read them. Who calls it holds the right to write.
+func (s *saver) dropHalves(log *slog.Logger) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, b := range s.brings {
+		if b.whole() {
+			continue
+		}
+		log.Warn("a checkpoint is without the state of a worker, of which only a part came", "job", s.job, "id", s.id, "worker", name, "pieces", b.pieces, "of", b.all)
+		if err := s.drop(b); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // awaitUploads waits for those workers that said they would bring something; a checkpoint without it is none. Under ssp and asp a worker may

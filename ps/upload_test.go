@@ -1,0 +1,141 @@
+package ps_test
+
+import (
+	"bytes"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"hcclps/ps/layout"
+	"hcclps/ps/wire"
+)
+
+// opensToBring opens a worker that said it brings its state to checkpoints.
+func (c *cluster) opensToBring(name string, rank uint32, p wire.JobParams) *session {
+	c.t.Helper()
+	s := c.open(name, rank, p)
+	open := wire.OpenRequest{Job: "j", Worker: name, Rank: rank, Params: p, Owner: "test", State: true}
+	s.inc = control[wire.OpenReply](c, wire.KindOpen, open).Incarnation
+	for g := range s.keys() {
+		a, _ := c.message(g, &wire.Fence{Target: s.target(g), Params: p, Rank: rank, Owner: "test"})
+		s.step = a.Done
+	}
+	return s
+}
+
+func (s *session) ref() wire.SessionRef {
+	return wire.SessionRef{Job: "j", Worker: s.name, Incarnation: s.inc}
+}
+
+// brings uploads a piece of the worker's state.
+func (s *session) brings(id uint64, piece, of uint32, data string) wire.Answer {
+	s.c.t.Helper()
+	head, err := wire.Control(wire.KindUpload, wire.UploadRequest{SessionRef: s.ref(), Checkpoint: id, Piece: piece, Pieces: of})
+	if err != nil {
+		s.c.t.Fatal(err)
+	}
+	a, _ := s.c.call(layout.MetaGroup, head, []byte(data))
+	return a
+}
+
+func (s *session) mustBring(id uint64, piece, of uint32, data string) {
+	s.c.t.Helper()
+	if a := s.brings(id, piece, of, data); a.Status != wire.OK {
+		s.c.t.Fatalf("piece %d of %d of worker %s: %+v", piece, of, s.name, a)
+	}
+}
+
+// finds asks for what the worker's rank had in the checkpoint its job came from, from a piece on.
+func (s *session) finds(skip uint32) (wire.Answer, string) {
+	s.c.t.Helper()
+	head, err := wire.Control(wire.KindResume, wire.ResumeRequest{SessionRef: s.ref(), Skip: skip})
+	if err != nil {
+		s.c.t.Fatal(err)
+	}
+	a, body := s.c.call(layout.MetaGroup, head)
+	blobs, err := wire.DecodeBlobs(body)
+	if err != nil {
+		s.c.t.Fatal(err)
+	}
+	var got bytes.Buffer
+	for _, b := range blobs {
+		got.Write(b.Data)
+	}
+	return a, got.String()
+}
+
+func (s *session) mustFind(want string) {
+	s.c.t.Helper()
+	if a, got := s.finds(0); a.Status != wire.OK || got != want {
+		s.c.t.Errorf("worker %s finds %q, want %q: %+v", s.name, got, want, a)
+	}
+}
+
+// Of a worker that went away in the middle of its upload there is nothing in the checkpoint, and the others have theirs.
+func TestHalfAnUploadIsNone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bsp2 := wire.JobParams{World: 2, Parts: 1, Sync: wire.BSP}
+		c := savingCluster(t, 1, nil)
+		c.startAll()
+		dir := c.config(0).Checkpoint.Dir
+		a, b := c.opensToBring("a", 0, bsp2), c.opensToBring("b", 1, bsp2)
+		p := c.save()
+		for a.step < p.T {
+			var step sync.WaitGroup
+			step.Go(a.push)
+			step.Go(b.push)
+			step.Wait()
+		}
+		a.mustBring(p.Checkpoint, 0, 2, "half")
+		control[struct{}](c, wire.KindClose, wire.CloseRequest{SessionRef: a.ref(), Finished: true})
+		b.mustBring(p.Checkpoint, 0, 2, "who")
+		b.mustBring(p.Checkpoint, 1, 2, "le")
+		c.committed(p.Checkpoint)
+		c.close()
+
+		to := newCluster(t, 1, nil)
+		defer to.close()
+		to.startAll()
+		if _, err := to.bring(t.Context(), dir); err != nil {
+			t.Fatal(err)
+		}
+		to.open("a", 0, bsp2).mustFind("")
+		to.open("b", 1, bsp2).mustFind("whole")
+	})
+}
+
+// Pieces of two incarnations of a worker are not one upload: the later one begins anew.
+func TestUploadOfASecondIncarnation(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := savingCluster(t, 1, nil)
+		c.startAll()
+		dir := c.config(0).Checkpoint.Dir
+		first := c.opensToBring("a", 0, bsp1)
+		p := c.save()
+		for first.step < p.T {
+			first.push()
+		}
+		first.mustBring(p.Checkpoint, 0, 3, "o")
+		first.mustBring(p.Checkpoint, 1, 3, "l")
+		second := c.opensToBring("a", 0, bsp1)
+		if a := second.brings(p.Checkpoint, 2, 3, "d"); a.Status != wire.Refused {
+			t.Errorf("the last piece, of another incarnation than the first: %+v", a)
+		}
+		if a := first.brings(p.Checkpoint, 2, 3, "d"); a.Status != wire.Fenced {
+			t.Errorf("the last piece, of a worker that was fenced off: %+v", a)
+		}
+		second.mustBring(p.Checkpoint, 0, 1, "new")
+		c.committed(p.Checkpoint)
+		c.close()
+
+		to := newCluster(t, 1, nil)
+		defer to.close()
+		to.startAll()
+		if _, err := to.bring(t.Context(), dir); err != nil {
+			t.Fatal(err)
+		}
+		to.open("a", 0, bsp1).mustFind("new")
+	})
+}
