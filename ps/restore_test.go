@@ -501,12 +501,16 @@ type breaking struct {
 	end  func()
 }
 
-func (b *breaking) Shard(ctx context.Context, group uint32, m wire.Message, body []byte) (wire.Answer, []byte, error) {
+// now counts a call, and says whether it is the one.
+func (b *breaking) now() bool {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.left--
-	now := b.left == 0
-	b.mu.Unlock()
-	if now {
+	return b.left == 0
+}
+
+func (b *breaking) Shard(ctx context.Context, group uint32, m wire.Message, body []byte) (wire.Answer, []byte, error) {
+	if b.now() {
 		b.end()
 	}
 	return b.Cluster.Shard(ctx, group, m, body)
