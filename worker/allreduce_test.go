@@ -378,7 +378,7 @@ func goesOn(t *testing.T, delay int, w crew) {
 	t.Helper()
 	var begun, gone, back atomic.Bool
 	w.train = func(ctx context.Context, c *worker.Client) error {
-		m, err := model.NewLR(ctx, c, worker.Optimizer{Name: "adam"})
+		m, err := model.NewLR(ctx, c, worker.Optimizer{Name: "adam", Params: map[string]float64{}}) // an empty map, as programs make it
 		if err != nil {
 			return err
 		}

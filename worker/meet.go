@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 
 	"github.com/cespare/xxhash/v2"
@@ -157,7 +156,7 @@ func (r *replica) become(s *shared) error {
 			known++
 			a, b := mine.Spec, t.Spec
 			a.ID, a.Seed = b.ID, b.Seed // a loaded table has those of where it comes from
-			if !reflect.DeepEqual(a, b) {
+			if !a.Same(&b) {
 				return fmt.Errorf("table %q is %s here, and %s there: give all workers the same model and options", t.Spec.Name, describe(mine.Spec), describe(t.Spec))
 			}
 		}
@@ -252,7 +251,7 @@ func (r *replica) sendRows(ctx context.Context, source int, t *table.Table) erro
 	return err
 }
 
-// allWell tells everybody whether somebody has failed.
+// allWell tells everybody whether somebody has failed. Who has not is told by a misfitError.
 func (p *peers) allWell(ctx context.Context, mine error) error {
 	out, in := []byte{0}, make([]byte, p.world.Size())
 	if mine != nil {
@@ -262,7 +261,7 @@ func (p *peers) allWell(ctx context.Context, mine error) error {
 		return errors.Join(mine, err)
 	}
 	if rank := slices.Index(in, 1); rank >= 0 {
-		return fmt.Errorf("rank %d cannot, and says why", rank)
+		return &misfitError{fmt.Errorf("rank %d (%s) cannot, and says why", rank, p.world.Info(rank))}
 	}
 	return nil
 }

@@ -90,23 +90,32 @@ func TestNewcomersThatDoNotFitAreSentAway(t *testing.T) {
 			if hybrid {
 				w.cfg.Mode, w.servers = worker.Hybrid, scratch(t)
 			}
-			unfit(t, w)
+			unfit(t, w, "epochs 7")
 		})
 	}
+	t.Run("model", func(t *testing.T) {
+		t.Parallel()
+		unfit(t, crew{apart: true, cfg: worker.Config{Mode: worker.AllReduce, Job: "odd", World: 3, Deadline: 30 * time.Second}}, "give all workers the same model")
+	})
 }
 
-func unfit(t *testing.T, w crew) {
+// unfit has a worker come with other epochs, or, where it is to be told so, another model.
+func unfit(t *testing.T, w crew, told string) {
 	t.Helper()
 	var died, over atomic.Bool
 	w.train = func(ctx context.Context, c *worker.Client) error {
-		m, err := model.NewLR(ctx, c, sgd(0.1))
+		late, rate := died.Load(), 0.1 // the one that comes in
+		opt := worker.TrainOptions{Epochs: 1 << 20}
+		switch {
+		case !late:
+		case strings.Contains(told, "epochs"):
+			opt.Epochs = 7
+		default:
+			rate = 0.2
+		}
+		m, err := model.NewLR(ctx, c, sgd(rate))
 		if err != nil {
 			return err
-		}
-		opt := worker.TrainOptions{Epochs: 1 << 20}
-		late := died.Load() // the one that comes in
-		if late {
-			opt.Epochs = 7
 		}
 		first := c.Rank() == 1 && !late
 		opt.OnStep = func(p worker.Progress) {
@@ -123,7 +132,7 @@ func unfit(t *testing.T, w crew) {
 		case first:
 			return errDied
 		case late:
-			if err == nil || !strings.Contains(err.Error(), "epochs 7") {
+			if err == nil || !strings.Contains(err.Error(), told) {
 				t.Errorf("who does not fit: %v", err)
 			}
 			over.Store(true)

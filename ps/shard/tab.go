@@ -3,7 +3,6 @@ package shard
 import (
 	"cmp"
 	"fmt"
-	"reflect"
 	"slices"
 
 	"hcclps/ps/table"
@@ -70,7 +69,7 @@ func storesOf(tabs []*tab) []store {
 
 // differs says how two descriptions of a table differ, or nothing.
 func differs(have, want wire.Table) string {
-	if reflect.DeepEqual(have, want) {
+	if have.Same(&want) {
 		return ""
 	}
 	return fmt.Sprintf("table %d is %+v, not %+v", have.ID, have, want)

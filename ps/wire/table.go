@@ -1,5 +1,10 @@
 package wire
 
+import (
+	"bytes"
+	"encoding/json"
+)
+
 // Block is the number of elements in a row of a dense tensor's table: a dense
 // tensor of n elements is stored as ceil(n/Block) rows, keyed by block number.
 const Block = 1024
@@ -21,6 +26,13 @@ type Table struct {
 	Compress   string             `json:"compress,omitempty"` // how gradients travel: a codec's name, or auto; empty: as they are
 	Admit      Admit              `json:"admit,omitzero"`     // of embeddings only, as Evict
 	Evict      Evict              `json:"evict,omitzero"`
+}
+
+// Same says whether two descriptions agree in everything, whether or not they have come by wire, where an empty map and none are one.
+func (t *Table) Same(u *Table) bool {
+	a, errA := json.Marshal(t)
+	b, errB := json.Marshal(u)
+	return errA == nil && errB == nil && bytes.Equal(a, b)
 }
 
 func (t *Table) fields(c *coder) { c.json(t) }
