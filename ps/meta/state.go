@@ -126,11 +126,18 @@ func decodeState(b []byte) (*state, error) {
 
 // valid checks what apply relies on.
 func (j *job) valid() error {
-	if j.Params.World == 0 && len(j.Workers) == 0 {
-		return nil
+	if j.Params.World != 0 || len(j.Workers) > 0 {
+		if err := checkParams(j.Params); err != nil {
+			return err
+		}
 	}
-	if err := checkParams(j.Params); err != nil {
-		return err
+	for i, t := range j.Tables {
+		if t.ID != uint32(i+1) || !wire.ValidName(t.Name) || t.Dim < 1 {
+			return fmt.Errorf("table %d of %d has id %d, name %.300q and %d values a row", i+1, len(j.Tables), t.ID, t.Name, t.Dim)
+		}
+	}
+	if f := j.Plan; f != nil && (f.Plan.ID != j.LastPlan || f.Stage != holding && f.Stage != releasing && f.Stage != dropping) {
+		return fmt.Errorf("plan %d is in flight, stage %.300q, and the last one was %d", f.Plan.ID, string(f.Stage), j.LastPlan)
 	}
 	if !slices.IsSortedFunc(j.Workers, byRank) {
 		return errors.New("workers are not in the order of their ranks")

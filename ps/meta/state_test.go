@@ -508,3 +508,22 @@ func TestRefusedForkOfANewJob(t *testing.T) {
 		t.Errorf("a fork into a job that is being restored: %+v", r.Answer)
 	}
 }
+
+// A job that nobody has opened is checked as any other.
+func TestStateWithABadJobIsRefused(t *testing.T) {
+	for job, ok := range map[string]bool{
+		`{"tables":[{"id":1,"name":"t","dim":1}],"last_plan":1}`:          true,
+		`{"last_plan":1,"plan":{"stage":"holding","plan":{"id":1}}}`:      true,
+		`{"tables":[{"id":2,"name":"t","dim":1}]}`:                        false,
+		`{"tables":[{"id":1,"name":"","dim":1}]}`:                         false,
+		`{"tables":[{"id":1,"name":"t","dim":0}]}`:                        false,
+		`{"last_plan":2,"plan":{"stage":"holding","plan":{"id":1}}}`:      false,
+		`{"last_plan":1,"plan":{"stage":"done","plan":{"id":1}}}`:         false,
+		`{"workers":[{"name":"a"}]}`:                                      false,
+		`{"params":{"world":1,"parts":1},"tables":[{"id":2,"name":"t"}]}`: false,
+	} {
+		if _, err := decodeState([]byte(`{"version":1,"jobs":{"j":` + job + `}}`)); (err == nil) != ok {
+			t.Errorf("%s: %v", job, err)
+		}
+	}
+}
