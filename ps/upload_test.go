@@ -2,6 +2,11 @@ package ps_test
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -138,4 +143,68 @@ func TestUploadOfASecondIncarnation(t *testing.T) {
 		}
 		to.open("a", 0, bsp1).mustFind("new")
 	})
+}
+
+// What cannot be read is not answered as if there were no more; a checkpoint that was removed is told as empty, but not in the middle.
+func TestResumeTellsOfAReadError(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := savingCluster(t, 1, nil)
+		c.startAll()
+		dir := c.config(0).Checkpoint.Dir
+		s := c.opensToBring("a", 0, bsp1)
+		p := c.save()
+		for s.step < p.T {
+			s.push()
+		}
+		s.mustBring(p.Checkpoint, 0, 2, "first")
+		s.mustBring(p.Checkpoint, 1, 2, "second")
+		c.committed(p.Checkpoint)
+		c.close()
+
+		to := newCluster(t, 1, nil)
+		defer to.close()
+		to.startAll()
+		if _, err := to.bring(t.Context(), dir); err != nil {
+			t.Fatal(err)
+		}
+		s = to.open("a", 0, bsp1)
+		s.mustFind("firstsecond")
+		for _, pattern := range []string{"pack-*", "part-*"} {
+			for _, file := range glob(t, dir, pattern) {
+				if err := os.Truncate(file, 10); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for skip := range uint32(2) {
+				if a, got := s.finds(skip); a.Status != wire.Refused || got != "" || !strings.Contains(a.Detail, dir) {
+					t.Errorf("from piece %d on, with damaged files %s: %q, %+v", skip, pattern, got, a)
+				}
+			}
+		}
+		for _, gone := range [][]string{glob(t, dir, "*"), {dir}} {
+			for _, file := range gone {
+				if err := os.RemoveAll(file); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.mustFind("")
+			if a, _ := s.finds(1); a.Status != wire.Refused {
+				t.Errorf("the second piece of what was removed: %+v", a)
+			}
+		}
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("a folder that was removed is there again: %v", err)
+		}
+	})
+}
+
+// glob is the files of a folder with such a name; there are some.
+func glob(t *testing.T, dir, pattern string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("files %s in %s: %v, %v", pattern, dir, files, err)
+	}
+	return files
 }

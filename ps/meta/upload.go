@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -195,20 +197,32 @@ func (l *leader) resumed(ctx context.Context, r wire.ResumeRequest) (result, err
 		return result{Reply: raw(nil)}, nil
 	}
 	body, err := uploads(ctx, from, r.Skip, func(of uint32) bool { return of%world == rank })
-	if err != nil {
-		l.log.Warn("what workers uploaded cannot be read", "checkpoint", from.Checkpoint, "dir", from.Dir, "err", err)
+	switch {
+	case errors.Is(err, errGone) && r.Skip == 0:
+		l.log.Warn("what workers uploaded is not there any more: they go on without it", "checkpoint", from.Checkpoint, "dir", from.Dir, "err", err)
+	case err != nil: // a reply without a body would say that there is no more
+		return result{}, fmt.Errorf("read what workers uploaded to checkpoint %d in %s: %w; mend the folder, or restore another checkpoint", from.Checkpoint, from.Dir, err)
 	}
 	return result{Reply: raw(body)}, nil
 }
 
+// errGone is of a checkpoint that was removed after the restore, or is in a folder that this server does not have.
+var errGone = errors.New("it is not there")
+
 // uploads reads what ranks have uploaded, pieces from number skip on, as an answer to a ResumeRequest has them.
 func uploads(ctx context.Context, from *restored, skip uint32, wanted func(rank uint32) bool) (out []byte, err error) {
+	if _, err := os.Stat(from.Dir); errors.Is(err, fs.ErrNotExist) { // to open it would make it
+		return nil, fmt.Errorf("%w: %w", errGone, err)
+	}
 	store, err := checkpoint.Open(checkpoint.Config{Dir: from.Dir, Owner: "resume"})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	c, err := store.Load(ctx, from.Checkpoint)
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		err = fmt.Errorf("%w: %w", errGone, err)
+	}
 	if err != nil {
 		return nil, err
 	}

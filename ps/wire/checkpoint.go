@@ -218,7 +218,7 @@ type Restored struct {
 
 // ResumeRequest asks for what workers have uploaded into the checkpoint that a
 // job was restored from, those of the ranks that the caller's stands for, as pieces ascending by rank: as many from number Skip on as have about
-// UploadPiece bytes together. Reply body: see AppendBlob; none, when these were all, or it is there no more.
+// UploadPiece bytes together. Reply body: see AppendBlob; none, when these were all, or the checkpoint is not there. What cannot be read is refused.
 type ResumeRequest struct {
 	SessionRef
 	Skip uint32 `json:"skip,omitempty"`
