@@ -88,9 +88,9 @@ func TestForkBeginsAJob(t *testing.T) {
 		c := newCluster(t, 3, func(_ int, cfg *ps.Config) { shape{2, 3}.config(cfg) })
 		defer c.close()
 		c.startAll()
-		for range 2 { // run again it changes nothing
+		for _, there := range []bool{false, true} { // run again it changes nothing
 			report, err := c.fork(t.Context(), dir, "", c.reachable(), aCopy)
-			if err != nil || report.Job != "j" || len(report.Tables) != 1 || report.Tables[0].Rows != uint64(len(want)) {
+			if err != nil || report.Job != "j" || len(report.Tables) != 1 || report.Tables[0].Rows != uint64(len(want)) || report.Tables[0].There != there {
 				t.Fatalf("fork: %+v, %v", report, err)
 			}
 		}

@@ -210,6 +210,10 @@ func fork(ctx context.Context, c *cli.Context, ck *checkpoint.Checkpoint, to *re
 		return json.NewEncoder(c.App.Writer).Encode(report)
 	}
 	for _, t := range report.Tables {
+		if t.There {
+			fmt.Fprintf(c.App.Writer, "table %s of checkpoint %d is %s of job %s already: this fork was done before, nothing was changed\n", t.Table, report.Checkpoint, t.As, report.Job)
+			continue
+		}
 		fmt.Fprintf(c.App.Writer, "table %s of checkpoint %d is %s of job %s: %d rows\n", t.Table, report.Checkpoint, t.As, report.Job, t.Rows)
 	}
 	return nil

@@ -153,6 +153,7 @@ func TestCheckpointCommands(t *testing.T) {
 		return run(want, args...)
 	}
 	says(fork(0, s, "items=copy"), "table items of checkpoint "+first+" is copy of job clicks: 3 rows")
+	says(fork(0, s, "items=copy"), "is copy of job clicks already")
 	says(fork(1, s, "items"), `a table "items" already`, "another name")
 	says(fork(1, s, "itmes=other"), `did you mean "items"`)
 	says(run(0, "restore", "--servers", to.addr, "--cluster", "c", "--from", s.kept+"@"+first, "--job", "experiment", "--table", "items", "--json"),

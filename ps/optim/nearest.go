@@ -13,6 +13,15 @@ func Nearest(name string, valid []string) string {
 	return best
 }
 
+// Near is Nearest if at most half of the letters differ, else "": what may have been meant.
+func Near(name string, valid []string) string {
+	best := Nearest(name, valid)
+	if 2*distance(strings.ToLower(name), strings.ToLower(best)) > max(len(name), len(best)) {
+		return ""
+	}
+	return best
+}
+
 // distance counts the bytes to insert, delete or replace to turn a into b (Levenshtein).
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)

@@ -40,8 +40,10 @@ type ForkConfig struct {
 type Forked struct {
 	Table string `json:"table"`
 	As    string `json:"as"`
-	Rows  uint64 `json:"rows"`
-	Step  uint64 `json:"step"` // of the job, from which on it has the table
+	Rows  uint64 `json:"rows"` // of the table in the checkpoint
+	Step  uint64 `json:"step"` // of the job, from which on it has the table; 0 if it had it
+	// There says that this very fork was done already, by an earlier run or one beside this.
+	There bool `json:"there,omitempty"`
 }
 
 // ForkReport says what was forked.
@@ -126,17 +128,7 @@ type fork struct {
 func (cfg *ForkConfig) fork(m *checkpoint.Manifest, c Copy) (*fork, error) {
 	of, ok := m.Table(c.Table)
 	if !ok || !OfModel(of) {
-		var names []string
-		for _, t := range m.Tables {
-			if OfModel(t) {
-				names = append(names, t.Name)
-			}
-		}
-		slices.Sort(names)
-		if len(names) == 0 {
-			return nil, fmt.Errorf("table %q: %w: the checkpoint has none at all", c.Table, checkpoint.ErrMissing)
-		}
-		return nil, fmt.Errorf("table %q: %w: did you mean %q? The checkpoint has %q", c.Table, checkpoint.ErrMissing, optim.Nearest(c.Table, names), names)
+		return nil, unknown(m, c.Table)
 	}
 	if !wire.ValidName(c.As) {
 		return nil, fmt.Errorf("name %.300q for a copy of table %q: want UTF-8, 1 to %d bytes", c.As, c.Table, wire.MaxName)
@@ -159,13 +151,36 @@ func (cfg *ForkConfig) fork(m *checkpoint.Manifest, c Copy) (*fork, error) {
 	return f, nil
 }
 
+// unknown says that a checkpoint has no such table of the model, and which it has.
+func unknown(m *checkpoint.Manifest, name string) error {
+	var names []string
+	for _, t := range m.Tables {
+		if OfModel(t) {
+			names = append(names, t.Name)
+		}
+	}
+	slices.Sort(names)
+	if len(names) == 0 {
+		return fmt.Errorf("checkpoint %d has no table %.300q: it has none at all", m.ID, name)
+	}
+	guess, more := "", ""
+	if near := optim.Near(name, names); near != "" {
+		guess = fmt.Sprintf("did you mean %q? ", near)
+	}
+	const most = 10
+	if n := len(names); n > most {
+		names, more = names[:most], fmt.Sprintf(" and %d more", n-most)
+	}
+	return fmt.Errorf("checkpoint %d has no table %.300q: %sit has %q%s", m.ID, name, guess, names, more)
+}
+
 // bring brings all of the table to all shards, and then into the job.
 func (f *fork) bring(ctx context.Context) (Forked, error) {
 	out := Forked{Table: f.of.Name, As: f.as, Rows: f.From.Manifest().Rows(f.of.ID)}
-	whole, step, err := f.begin(ctx)
-	if err == nil && !whole {
+	there, step, err := f.begin(ctx)
+	if out.There = there && err == nil; err == nil && !there {
 		if err = f.everyShard(ctx, func(ctx context.Context, i int) error { return f.shard(ctx, i, step) }); err == nil {
-			out.Step, err = f.plan(ctx)
+			out.Step, out.There, err = f.plan(ctx)
 		}
 	}
 	if err != nil {
@@ -229,21 +244,21 @@ func (f *fork) shard(ctx context.Context, i int, step uint64) error {
 	return err
 }
 
-// plan has the job get the table, and says from which step on.
-func (f *fork) plan(ctx context.Context) (step uint64, err error) {
+// plan has the job get the table, and says from which step on, or that it has it.
+func (f *fork) plan(ctx context.Context) (step uint64, there bool, err error) {
 	p := wire.Plan{Kind: wire.PlanFork, Table: f.made.Table, Fork: f.load}
 	a, body, err := f.To.Meta(ctx, wire.KindPlan, wire.PlanRequest{SessionRef: wire.SessionRef{Job: f.Job}, Plan: p}, nil)
 	if err = definite(a, err); err == nil {
 		err = json.Unmarshal(body, &p)
 	}
 	if err != nil || p.ID != 0 {
-		return p.T, err
+		return p.T, false, err
 	}
-	whole, _, err := f.begin(ctx) // it came late, or somebody has made such a table meanwhile
-	if err == nil && !whole {
+	there, _, err = f.begin(ctx) // it came late, or somebody has made such a table meanwhile
+	if err == nil && !there {
 		err = errors.New("the job has got a table of that name meanwhile: give the copy another one")
 	}
-	return 0, err
+	return 0, there, err
 }
 
 func (f *fork) everyShard(ctx context.Context, do func(ctx context.Context, i int) error) error {
