@@ -192,7 +192,7 @@ func (k inCheckpoint) rows(ctx context.Context, t *SavedTable, visit func(wire.R
 		defer c.Close()
 		of, ok := c.Manifest().Table(t.Table.Name)
 		if !ok {
-			return fmt.Errorf("table %q: %w", t.Table.Name, checkpoint.ErrMissing)
+			return fmt.Errorf("checkpoint %d has no table %q", k.id, t.Table.Name)
 		}
 		for row, err := range c.Rows(ctx, checkpoint.Query{Tables: []uint32{of.ID}}) {
 			if err == nil {
