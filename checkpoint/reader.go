@@ -171,11 +171,14 @@ type Blob struct {
 	Bytes int64
 }
 
-// Blobs lists what there is, by group and name. Those of a base are not among
-// them.
-func (c *Checkpoint) Blobs(ctx context.Context) ([]Blob, error) {
+// Blobs lists what there is, by group and name: of these groups, or of all when
+// none is given. Those of a base are not among them.
+func (c *Checkpoint) Blobs(ctx context.Context, groups ...uint32) ([]Blob, error) {
 	var all []Blob
 	for i := range c.chain[0].Parts {
+		if len(groups) > 0 && !slices.Contains(groups, c.chain[0].Parts[i].Group) {
+			continue
+		}
 		if err := context.Cause(ctx); err != nil {
 			return nil, fmt.Errorf("list blobs: %w", err)
 		}

@@ -199,6 +199,76 @@ func TestResumeTellsOfAReadError(t *testing.T) {
 	})
 }
 
+// An answer has the pieces that have room in it together, and reads no other; of the folder it reads what this group has written.
+func TestResumeReadsWhatItAnswers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := savingCluster(t, 1, nil)
+		c.startAll()
+		dir := c.config(0).Checkpoint.Dir
+		s := c.opensToBring("a", 0, bsp1)
+		p := c.save()
+		for s.step < p.T {
+			s.push()
+		}
+		large := strings.Repeat("0123456789abcdef", wire.UploadPiece/16)
+		s.mustBring(p.Checkpoint, 0, 4, "a")
+		s.mustBring(p.Checkpoint, 1, 4, "b")
+		s.mustBring(p.Checkpoint, 2, 4, large)
+		s.mustBring(p.Checkpoint, 3, 4, "c")
+		c.committed(p.Checkpoint)
+		c.close()
+
+		to := newCluster(t, 1, nil)
+		defer to.close()
+		to.startAll()
+		if _, err := to.bring(t.Context(), dir); err != nil {
+			t.Fatal(err)
+		}
+		s = to.open("a", 0, bsp1)
+		finds := func(skip uint32, want string) {
+			t.Helper()
+			if a, got := s.finds(skip); a.Status != wire.OK || got != want {
+				t.Errorf("from piece %d on %d bytes, want %d: %+v", skip, len(got), len(want), a)
+			}
+		}
+		finds(0, "ab")
+		finds(2, large)
+		finds(3, "c")
+		finds(4, "")
+		flip(t, dir, []byte(large[:1024]))
+		for _, file := range glob(t, dir, "part-*-00001-*") {
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+		}
+		finds(0, "ab")
+		finds(3, "c")
+		if a, _ := s.finds(2); a.Status != wire.Refused {
+			t.Errorf("the damaged piece: %+v", a)
+		}
+	})
+}
+
+// flip damages these bytes in the pack that has them.
+func flip(t *testing.T, dir string, what []byte) {
+	t.Helper()
+	for _, file := range glob(t, dir, "pack-*") {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at := bytes.Index(b, what); at >= 0 {
+			b[at]++
+			if err := os.WriteFile(file, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+	}
+	t.Fatalf("no pack in %s has the bytes", dir)
+}
+
 // glob is the files of a folder with such a name; there are some.
 func glob(t *testing.T, dir, pattern string) []string {
 	t.Helper()

@@ -232,12 +232,12 @@ func uploads(ctx context.Context, from *restored, skip uint32, wanted func(rank 
 		return nil, err
 	}
 	for _, p := range all[min(int(skip), len(all)):] {
+		if len(out) > 0 && int64(len(out))+p.bytes > wire.UploadPiece {
+			break
+		}
 		var data bytes.Buffer
 		if err := c.Blob(ctx, layout.MetaGroup, wire.UploadName(p.rank, p.piece), &data); err != nil {
 			return nil, err
-		}
-		if len(out) > 0 && len(out)+data.Len() > wire.UploadPiece {
-			break
 		}
 		out = wire.AppendBlob(out, wire.RankBlob{Rank: p.rank, Data: data.Bytes()})
 	}
@@ -245,17 +245,20 @@ func uploads(ctx context.Context, from *restored, skip uint32, wanted func(rank 
 }
 
 // piece is one of what a rank has uploaded.
-type piece struct{ rank, piece uint32 }
+type piece struct {
+	rank, piece uint32
+	bytes       int64
+}
 
 // uploaded lists the pieces there are, in order.
 func uploaded(ctx context.Context, c *checkpoint.Checkpoint, wanted func(rank uint32) bool) (all []piece, err error) {
-	blobs, err := c.Blobs(ctx)
+	blobs, err := c.Blobs(ctx, layout.MetaGroup)
 	if err != nil {
 		return nil, err
 	}
 	for _, b := range blobs {
-		if rank, number, ok := wire.ParseUpload(b.Name); ok && b.Group == layout.MetaGroup && wanted(rank) {
-			all = append(all, piece{rank, number})
+		if rank, number, ok := wire.ParseUpload(b.Name); ok && wanted(rank) {
+			all = append(all, piece{rank, number, b.Bytes})
 		}
 	}
 	slices.SortFunc(all, func(a, b piece) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.piece, b.piece)) })
