@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hcclps/p2p/link"
+	"hcclps/ps/layout"
 	"hcclps/ps/wire"
 )
 
@@ -18,7 +19,7 @@ func (c caller) Call(ctx context.Context, group uint32, m wire.Message) (wire.An
 	l := c.s.Layout()
 	head := wire.Append(nil, m)
 	route := link.Route{
-		Op: fmt.Sprintf("%T to group %d", m, group),
+		Op: fmt.Sprintf("%T to %s", m, layout.GroupName(group)),
 		Replicas: func() []string {
 			var addrs []string
 			for _, id := range l.Replicas(group) {

@@ -370,7 +370,7 @@ func (c *cluster) refusedFork(job string) {
 	}
 	p := wire.Plan{Kind: wire.PlanFork, Table: slotted(), Fork: load}
 	a, _, err := c.reachable().Meta(c.t.Context(), wire.KindPlan, wire.PlanRequest{SessionRef: wire.SessionRef{Job: job}, Plan: p}, nil)
-	if err != nil || a.Status != wire.Refused {
+	if err != nil || a.Status != wire.Refused || !strings.Contains(a.Detail, "shard 1: ") || strings.Contains(a.Detail, "group") {
 		c.t.Fatalf("the plan of a fork that one shard has: %+v, %v", a, err)
 	}
 }

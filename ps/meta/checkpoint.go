@@ -215,14 +215,14 @@ func (l *leader) manifest(s *saver, lay layout.Layout, own checkpoint.Part, job 
 		group := layout.GroupOf(i)
 		var r shard.PartResult
 		if err := json.Unmarshal(s.parts[group].Result, &r); err != nil {
-			return nil, fmt.Errorf("result of group %d: %w", group, err)
+			return nil, fmt.Errorf("result of %s: %w", layout.GroupName(group), err)
 		}
 		if i == 0 {
 			m.Step, m.Tables, m.Workers = r.Step, r.Tables, r.Workers
 			job.Rates, job.Applied, job.Loaded = r.Rates, r.Applied, r.Loaded
 		}
 		if job.Params.Sync == wire.BSP && r.Step != m.Step {
-			return nil, fmt.Errorf("group %d was captured at step %d, group %d at %d", group, r.Step, layout.GroupOf(0), m.Step)
+			return nil, fmt.Errorf("%s was captured at step %d, %s at %d", layout.GroupName(group), r.Step, layout.GroupName(layout.GroupOf(0)), m.Step)
 		}
 		m.Step = max(m.Step, r.Step)
 		m.Parts = append(m.Parts, r.Part)

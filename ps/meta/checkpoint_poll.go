@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"hcclps/ps/layout"
 	"hcclps/ps/wire"
 )
 
@@ -29,9 +30,9 @@ func (l *leader) poll(ctx context.Context, s *saver, wanted func(wire.Checkpoint
 		case missing == nil:
 			return nil
 		case missing.State == wire.PartWaiting && idle > stalledFor:
-			return fmt.Errorf("no step of job %q in %v: group %d waits for step %d", s.job, stalledFor, missing.Group, s.step)
+			return fmt.Errorf("no step of job %q in %v: %s waits for step %d", s.job, stalledFor, layout.GroupName(missing.Group), s.step)
 		case missing.State == wire.PartWriting && idle > writeFor:
-			return fmt.Errorf("group %d has written nothing in %v, after %d pages: does its folder hang?", missing.Group, writeFor, missing.Pages)
+			return fmt.Errorf("%s has written nothing in %v, after %d pages: does its folder hang?", layout.GroupName(missing.Group), writeFor, missing.Pages)
 		}
 		if !sleep(ctx, pause) {
 			return errDeposed
@@ -67,15 +68,15 @@ func (l *leader) look(ctx context.Context, s *saver) error {
 				return err
 			}
 			if a.Status != wire.OK {
-				return fmt.Errorf("group %d: %v: %s", group, a.Status, a.Detail)
+				return fmt.Errorf("%s: %v: %s", layout.GroupName(group), a.Status, a.Detail)
 			}
 			var p wire.CheckpointPart
 			if err := json.Unmarshal(body, &p); err != nil {
-				return fmt.Errorf("group %d: how far it is: %w", group, err)
+				return fmt.Errorf("%s: how far it is: %w", layout.GroupName(group), err)
 			}
 			s.note(p, a.Clock)
 			if p.State == wire.PartFailed {
-				return fmt.Errorf("group %d: %s", group, p.Why)
+				return fmt.Errorf("%s: %s", layout.GroupName(group), p.Why)
 			}
 			return nil
 		})
@@ -102,7 +103,7 @@ func (l *leader) everyShard(ctx context.Context, s *saver, do wire.CheckpointDo)
 		tasks.Go(func() error {
 			a, err := l.ask(ctx, group, &wire.Checkpoint{Group: group, Job: s.job, ID: s.id, Do: do})
 			if err == nil && a.Status != wire.OK && a.Status != wire.Unknown {
-				err = fmt.Errorf("group %d: %v: %s", group, a.Status, a.Detail)
+				err = fmt.Errorf("%s: %v: %s", layout.GroupName(group), a.Status, a.Detail)
 			}
 			return err
 		})

@@ -44,7 +44,7 @@ func TestPartsThatDoNotGetOn(t *testing.T) {
 			}
 			return pages(uint64(age / (4 * time.Minute)))
 		}},
-		"hangs": {want: "group 2 has written nothing in 5m0s, after 7 pages", part: func(age time.Duration, group uint32) *wire.CheckpointPart {
+		"hangs": {want: "shard 1 has written nothing in 5m0s, after 7 pages", part: func(age time.Duration, group uint32) *wire.CheckpointPart {
 			if group == 2 {
 				return pages(7)
 			}

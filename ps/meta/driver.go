@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"hcclps/ps/layout"
 	"hcclps/ps/wire"
 )
 
@@ -307,7 +308,7 @@ func verdict(group uint32, p wire.Plan, a wire.Answer) error {
 	case a.Status == wire.Unknown && (p.Kind == wire.PlanExpel || p.Kind == wire.PlanJoin):
 		return nil // it never came to that shard
 	default:
-		return refused{refuse(a.Status, "group %d: %s", group, a.Detail)}
+		return refused{refuse(a.Status, "%s: %s", layout.GroupName(group), a.Detail)}
 	}
 }
 

@@ -99,7 +99,7 @@ func (c *Cluster) Ask(ctx context.Context, kind wire.Kind, fields, reply any) er
 
 // Shard asks the leader of a shard's group.
 func (c *Cluster) Shard(ctx context.Context, group uint32, m wire.Message, body []byte) (wire.Answer, []byte, error) {
-	return c.call(ctx, fmt.Sprintf("%T to group %d", m, group), group, wire.Append(nil, m), body)
+	return c.call(ctx, fmt.Sprintf("%T to %s", m, layout.GroupName(group)), group, wire.Append(nil, m), body)
 }
 
 func (c *Cluster) call(ctx context.Context, op string, group uint32, head, body []byte) (a wire.Answer, out []byte, err error) {

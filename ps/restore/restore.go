@@ -204,7 +204,7 @@ func (r *run) blob(ctx context.Context, group uint32, name string) ([]byte, erro
 	}
 	var b bytes.Buffer
 	if err := r.From.Blob(ctx, group, name, &b); err != nil {
-		return nil, fmt.Errorf("state of group %d: %w", group, err)
+		return nil, fmt.Errorf("state of %s: %w", layout.GroupName(group), err)
 	}
 	return b.Bytes(), nil
 }
@@ -293,7 +293,7 @@ func (s *sender) send(ctx context.Context, piece wire.RestorePiece, data []byte)
 	m := &wire.Restore{Group: s.group, Job: s.Job, Load: s.load, Piece: piece, Table: s.table}
 	a, _, err := s.To.Shard(ctx, s.group, m, data)
 	if err := definite(a, err); err != nil {
-		return false, fmt.Errorf("group %d: %w", s.group, err)
+		return false, fmt.Errorf("%s: %w", layout.GroupName(s.group), err)
 	}
 	return a.Duplicate && a.Detail == wire.RestoredWhole, nil
 }

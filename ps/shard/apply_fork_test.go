@@ -2,6 +2,7 @@ package shard
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"hcclps/ps/layout"
@@ -122,6 +123,18 @@ func TestForkThatIsHeld(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A page of another shard is refused, and the shards are called as people know them.
+func TestStrayPage(t *testing.T) {
+	t.Parallel()
+	g := &Group{cfg: Config{Group: 1, Layout: func() layout.Layout { return layout.Layout{Shards: make([][]string, 2)} }}}
+	if err := g.strayPage([]wire.Page{{Partition: 0}}); err != nil {
+		t.Error(err)
+	}
+	if err := g.strayPage([]wire.Page{{Partition: layout.Partitions - 1}}); err == nil || !strings.HasSuffix(err.Error(), " came to shard 0") {
+		t.Error(err)
 	}
 }
 

@@ -163,7 +163,7 @@ func (g *Group) strayPage(pages []wire.Page) error {
 	shards := len(g.cfg.Layout().Shards)
 	for _, p := range pages {
 		if int(p.Partition) >= layout.Partitions || layout.GroupOf(int(layout.ShardOf(int(p.Partition), shards))) != g.cfg.Group {
-			return fmt.Errorf("a page of partition %d came to group %d", p.Partition, g.cfg.Group)
+			return fmt.Errorf("a page of partition %d came to %s", p.Partition, layout.GroupName(g.cfg.Group))
 		}
 	}
 	return nil

@@ -226,7 +226,7 @@ func (g *Group) checkKeys(sections []wire.Section) error {
 	for _, s := range sections {
 		for _, k := range s.Keys {
 			if at := layout.ShardOf(layout.Partition(k, l.HashSeed), shards) + 1; at != g.cfg.Group {
-				return fmt.Errorf("table %d: key %d belongs to group %d, this is group %d", s.Table, k, at, g.cfg.Group)
+				return fmt.Errorf("table %d: key %d belongs to %s, this is %s", s.Table, k, layout.GroupName(at), layout.GroupName(g.cfg.Group))
 			}
 		}
 	}
