@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,7 +53,7 @@ type Store struct {
 	scatterMu sync.Mutex // guards nextLog
 	nextLog   int        // the first file of the value log that scatter has not seen
 
-	dropMu sync.RWMutex // comes before mu; held for reading by who writes to db, for writing by who drops from it
+	dropMu sync.RWMutex // comes before mu; held for reading by who writes to db, for writing by who drops from it or frees a file of its log
 	mu     sync.RWMutex // held for reading by who uses db, for writing by who makes or closes it
 	db     *badger.DB   // nil: nothing was ever cold
 	bytes  int64        // of Memory
@@ -100,6 +101,7 @@ const (
 	logFile    = 32 << 20    // bytes of a file of the log
 	sweepAfter = logFile     // bytes written from one search for garbage to the next
 	sweepFirst = 3 * logFile // bytes written since the last search, from which on who writes searches
+	helpFiles  = 4           // that who writes frees at most
 	sweepShare = 0.5         // of a file, garbage, from which on it is written anew
 	base       = (memtables + 2) * memtable
 )
@@ -165,7 +167,7 @@ func (s *Store) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-s.sweep:
-			s.collect(ctx)
+			s.collect(ctx, math.MaxInt)
 		case <-ctx.Done():
 			return nil
 		}
@@ -182,7 +184,7 @@ func (s *Store) wrote(units, bytes int) {
 		s.ask()
 	}
 	if s.behind() {
-		s.collect(context.Background())
+		s.collect(context.Background(), helpFiles) // of closed stores nothing is collected
 	}
 }
 
@@ -204,8 +206,8 @@ func (s *Store) ask() {
 	}
 }
 
-// collect removes closed tables, compacts sparse segments, and frees files of the log that are mostly garbage.
-func (s *Store) collect(ctx context.Context) {
+// collect removes closed tables, compacts sparse segments, and frees files of the log that are mostly garbage, at most so many.
+func (s *Store) collect(ctx context.Context, files int) {
 	s.collectMu.Lock()
 	defer s.collectMu.Unlock()
 	defer s.collected.Store(s.stats.written.Load())
@@ -222,7 +224,7 @@ func (s *Store) collect(ctx context.Context) {
 			return
 		}
 	}
-	for s.garbage.Swap(false) && ctx.Err() == nil {
+	for ; files > 0 && ctx.Err() == nil && s.garbage.Swap(false); files-- {
 		err := s.sweepOne()
 		switch {
 		case err == nil:
@@ -234,11 +236,13 @@ func (s *Store) collect(ctx context.Context) {
 	}
 }
 
-// sweepOne writes what is left of one file of the log into the newest, and removes it.
+// sweepOne writes what is left of one file of the log into the newest, and removes it. Those who write wait meanwhile: Badger reads, without a lock, what they change.
 func (s *Store) sweepOne() error {
 	if err := s.writable(forSweep); err != nil {
 		return err
 	}
+	s.dropMu.Lock()
+	defer s.dropMu.Unlock()
 	db, err := s.use()
 	if err != nil {
 		return err

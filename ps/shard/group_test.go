@@ -230,6 +230,7 @@ func TestPullsParkUntilTheClockIsThere(t *testing.T) {
 		for i, id := range ids { // any replica may answer
 			wg.Go(func() { got[i], _ = ask(ctx, c.nodes[id], &wire.Pull{Target: target(0), Step: 1}, keys(1)) })
 		}
+		synctest.Wait()
 		full := make(chan wire.Answer, maxParked)
 		for range maxParked { // one place is taken already
 			go func() {
