@@ -48,9 +48,8 @@ func (s *Server) memory(f formation, self string) (shares, error) {
 	if f.Durability == QuorumMemory && !f.Scratch {
 		m.log = int64(groups) * s.cfg.LogBudget
 	}
-	fixed := m.log + m.inbox + m.copies
-	if fixed > m.limit {
-		return m, fmt.Errorf("log %d + inbox %d + copies %d bytes are more than the %d this server may use: raise that (Memory, --memory), or lower the log budget (LogBudget, --log-budget; now %d a group, %d groups here)", m.log, m.inbox, m.copies, m.limit, s.cfg.LogBudget, groups)
+	if least := m.log + m.inbox + m.copies + minTables; least > m.limit {
+		return m, fmt.Errorf("log %d + inbox %d + copies %d + at least %d bytes of tables are more than the %d this server may use: raise that (Memory, --memory), or lower the log budget (LogBudget, --log-budget; now %d a group, %d groups here)", m.log, m.inbox, m.copies, int64(minTables), m.limit, s.cfg.LogBudget, groups)
 	}
 	return m, nil
 }
@@ -59,7 +58,7 @@ func (s *Server) memory(f formation, self string) (shares, error) {
 const minTables = 16 << 20
 
 // tables is what is left for tables.
-func (m shares) tables() int64 { return max(minTables, m.limit-m.log-m.inbox-m.copies) }
+func (m shares) tables() int64 { return m.limit - m.log - m.inbox - m.copies }
 
 // maxScratch is memory that links keep for what comes next, of the client's side and of the server's, each.
 const maxScratch = 64 << 20

@@ -203,18 +203,15 @@ func fork(ctx context.Context, c *cli.Context, ck *checkpoint.Checkpoint, to *re
 		Progress: func(done, total uint64) { bar.set(int64(done), int64(total)) },
 	})
 	bar.end()
-	switch {
-	case err != nil:
-		return err
-	case c.Bool("json"):
+	if c.Bool("json") && err == nil {
 		return json.NewEncoder(c.App.Writer).Encode(report)
 	}
-	for _, t := range report.Tables {
+	for _, t := range report.Tables { // those that came before an error too
 		if t.There {
 			fmt.Fprintf(c.App.Writer, "table %s of checkpoint %d is %s of job %s already: this fork was done before, nothing was changed\n", t.Table, report.Checkpoint, t.As, report.Job)
 			continue
 		}
 		fmt.Fprintf(c.App.Writer, "table %s of checkpoint %d is %s of job %s: %d rows\n", t.Table, report.Checkpoint, t.As, report.Job, t.Rows)
 	}
-	return nil
+	return err
 }

@@ -191,6 +191,9 @@ func (all *processes) waitFor(ctx context.Context, names []string) error {
 			well++
 			over = time.Now().Add(lateness)
 		default:
+			if !met && !misused(c.err) {
+				c = firstKilled(c, ended)
+			}
 			if failed == nil || c.last {
 				failed = all.failure(c)
 			}
@@ -221,6 +224,29 @@ func (all *processes) failure(c *child) error {
 		return fmt.Errorf("%s ended: %w: %d workers have died, and --max-rebuilds is %d", c.name, c.err, all.lost, all.most)
 	}
 	return fmt.Errorf("%s ended: %w", c.name, c.err)
+}
+
+// firstKilled looks for a moment whether another child was killed: workers that lose one while they meet all end, and that one may be slower to.
+func firstKilled(c *child, ended <-chan *child) *child {
+	over := time.NewTimer(time.Second)
+	defer over.Stop()
+	for d := c; !killed(d.err); {
+		select {
+		case d = <-ended:
+			if killed(d.err) {
+				return d
+			}
+		case <-over.C:
+			return c
+		}
+	}
+	return c
+}
+
+// killed says whether a program was ended by a signal.
+func killed(err error) bool {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	return ok && exit.ExitCode() == -1
 }
 
 // misused says whether a program has ended with a complaint of how it was called.

@@ -55,7 +55,7 @@ type ForkReport struct {
 
 // Fork brings tables of a checkpoint into a job under names that are free there: rows with their optimizer slots and sightings, schema and the
 // state of the optimizer as they were. The job may run, or begins with them when its workers come: an experiment on a copy. Rows count as
-// written at the job's present step, so that none is evicted for its age. Workers see a table when all of it is there, as of one step
+// written at the step the job was at when the fork began, from which on eviction counts their age. Workers see a table when all of it is there, as of one step
 // on all shards. What was broken off is run again, or given up by another fork to that name. Keys that were not admitted yet begin anew.
 func Fork(ctx context.Context, cfg ForkConfig) (ForkReport, error) {
 	m := cfg.From.Manifest()
