@@ -18,7 +18,7 @@ import (
 // what travels together: with a codec, bits depend also on the numbers of shards and of parts a step.
 //
 // An optimizer sees what was decoded. The second moments of adam are too even then with onebit and twobit, and small ones too small: amsgrad and lazy_adam lose less. onebit_adam, for dense tensors of AllReduce and Hybrid, takes
-// whole gradients for its freeze_step steps, and then sends momenta in this codec, onebit if none is named.
+// whole gradients for its freeze_step steps, and then sends momenta in this codec, onebit if none is named; off is an error.
 type Compression struct {
 	All    string            // of tables that are not named; "": none
 	Tables map[string]string // by a table's name
@@ -66,8 +66,11 @@ func (c Compression) validate() error {
 
 // of is the codec of a table, as its description has it; own is what the model says.
 func (c Compression) of(table, own string) (string, error) {
-	return codecName(cmp.Or(own, c.Tables[table], c.All))
+	return codecName(c.said(table, own))
 }
+
+// said is what of is made of.
+func (c Compression) said(table, own string) string { return cmp.Or(own, c.Tables[table], c.All) }
 
 // known wants every table that is named to exist.
 func (c Compression) known(tables map[string]*handle) error {

@@ -57,7 +57,7 @@ func (c *Client) load(ctx context.Context, path string) (*Manifest, error) {
 				return nil, err
 			}
 		}
-		made, err := c.agree(ctx, w)
+		made, err := c.agree(ctx, w, c.cfg.Compress.said(w.Name, ""))
 		if err != nil {
 			return nil, err
 		}

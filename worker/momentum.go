@@ -21,11 +21,16 @@ import (
 // oneBitCodec is how momenta travel unless a codec is named.
 const oneBitCodec = "onebit"
 
-// momentumCodec gives a tensor that learns by 1-bit Adam its codec: what is chosen by the size of gradients is none for it.
-func momentumCodec(w *wire.Table) {
-	if w.Optimizer == optim.OneBitAdam && w.Shape != nil && (w.Compress == "" || w.Compress == update.Auto) {
-		w.Compress = oneBitCodec
+// momentumCodec gives a tensor that learns by 1-bit Adam its codec: what is chosen by the size of gradients is none for it. said is what was asked for.
+func momentumCodec(w *wire.Table, said string) error {
+	if w.Optimizer != optim.OneBitAdam || w.Shape == nil || w.Compress != "" && w.Compress != update.Auto {
+		return nil
 	}
+	if w.Compress == "" && said != "" {
+		return fmt.Errorf("optimizer %s sends momenta in codes, and compression %s (--compress) wants none: name a codec or leave it away, which is %s; or take optimizer adam (--optimizer)", w.Optimizer, said, oneBitCodec)
+	}
+	w.Compress = oneBitCodec
+	return nil
 }
 
 // shareOf is a rank's share in the rows of all workers.

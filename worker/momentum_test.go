@@ -304,6 +304,9 @@ func TestOneBitAdamRefuses(t *testing.T) {
 	if err != nil || d.spec().Compress != oneBitCodec {
 		t.Errorf("under auto momenta travel as %q, %v", d.spec().Compress, err)
 	}
+	if _, err := clients[0].Dense(t.Context(), "whole", []int{4}, DenseSpec{Optimizer: opt, Compress: "off"}); err == nil || !strings.Contains(err.Error(), "compression off (--compress)") {
+		t.Errorf("momenta without a codec: %v", err)
+	}
 	served, err := update.New(*d.spec(), update.Config{})
 	if err != nil {
 		t.Fatal(err)

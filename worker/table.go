@@ -166,12 +166,14 @@ func (c *Client) create(ctx context.Context, w wire.Table, init Init, opt Optimi
 			w.Compress = known.Compress
 		}
 	}
-	return c.agree(ctx, w)
+	return c.agree(ctx, w, c.cfg.Compress.said(w.Name, codec))
 }
 
-// agree creates a table as described, or finds it.
-func (c *Client) agree(ctx context.Context, w wire.Table) (*handle, error) {
-	momentumCodec(&w)
+// agree creates a table as described, or finds it. codec is what was asked for, in its own words.
+func (c *Client) agree(ctx context.Context, w wire.Table, codec string) (*handle, error) {
+	if err := momentumCodec(&w, codec); err != nil {
+		return nil, fmt.Errorf("create table %q: %w", w.Name, err)
+	}
 	made, err := c.store.agree(ctx, w)
 	if err != nil {
 		return nil, fmt.Errorf("create table %q: %w", w.Name, err)

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -89,6 +90,9 @@ func modelOptions(c *cli.Context, from *prior) (model.Options, error) {
 	}
 	if o.Dense.Name == optim.OneBitAdam && c.String("mode") == worker.PS.String() {
 		return o, program.Usage("--optimizer %s: workers have to sum momenta themselves: want --mode allreduce or hybrid", o.Dense.Name)
+	}
+	if codec := c.String("compress"); o.Dense.Name == optim.OneBitAdam && slices.Contains([]string{"off", "none"}, codec) {
+		return o, program.Usage("--optimizer %s sends momenta in codes, and --compress %s wants none: leave --compress away, name a codec, or take --optimizer adam", o.Dense.Name, codec)
 	}
 	if from == nil || c.IsSet("schedule") {
 		s, err := schedule(c.String("schedule"))

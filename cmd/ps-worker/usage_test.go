@@ -48,6 +48,7 @@ func TestMistakesAreNamedWithTheNearestValidName(t *testing.T) {
 		{train("--optimizer", "adagrad:eps"), 2, []string{"param=number"}},
 		{train("--optimizer", "onebit_adm"), 2, []string{"onebit_adm", "onebit_adam"}},
 		{train("--optimizer", "onebit_adam:freeze_step=100"), 2, []string{"onebit_adam", "--mode allreduce or hybrid"}},
+		{train("--optimizer", "onebit_adam", "--mode", "allreduce", "--compress", "off"), 2, []string{"--optimizer onebit_adam", "--compress off"}},
 		{train("--optimizer", "onebit_adam:freeze_steps=100", "--mode", "allreduce"), 2, []string{`"freeze_steps"`, `nearest is "freeze_step"`}},
 		{train("--lr", "-1"), 2, []string{"lr"}},
 		{train("--admit", "cuont:3"), 2, []string{"--admit", `"cuont"`, "nearest", "count"}},
