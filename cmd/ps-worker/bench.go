@@ -155,9 +155,12 @@ func withPair(ctx context.Context, cfg pairbench.Config, f func(context.Context,
 		err = p.Do(ctx, func(ctx context.Context) error { return f(ctx, p) })
 	}
 	if err != nil {
-		cancel(err)
+		cancel(err) // kills it
 	}
-	return errors.Join(err, <-ended)
+	if end := <-ended; err == nil || !errors.Is(err, context.Cause(ctx)) {
+		err = errors.Join(err, end)
+	}
+	return err
 }
 
 // otherProcess starts this program as rank 1. It ends with ctx, and when rank 0 is gone: its connections end.

@@ -246,11 +246,21 @@ func Together(ctx context.Context) *Pair {
 	return &Pair{Transport: Inproc, Comm: comms[0], peer: newLocal(ctx, comms[1])}
 }
 
-// Do runs the Comm beside f and returns when both have ended. What f returns counts more than how the Comm ends after it.
+// lastWords is how long a rank whose Comm has ended still hears the other one, which may know why.
+const lastWords = 30 * time.Second
+
+// Do runs the Comm beside f and returns when both have ended. What f returns counts more than how the Comm ends after it; why the Comm or ctx ended
+// before it stands in front.
 func (p *Pair) Do(ctx context.Context, f func(ctx context.Context) error) error {
+	silence := func() {
+		if p.control != nil {
+			_ = p.control.SetDeadline(time.Unix(1, 0)) // wakes who waits for the other rank
+		}
+	}
+	defer context.AfterFunc(ctx, silence)()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	ran := make(chan error, 1)
+	ran, done := make(chan error, 1), make(chan struct{})
 	go func() {
 		var err error
 		if p.run != nil {
@@ -258,16 +268,19 @@ func (p *Pair) Do(ctx context.Context, f func(ctx context.Context) error) error 
 		}
 		if err != nil {
 			cancel(err)
+			select {
+			case <-done:
+			case <-time.After(lastWords):
+				silence()
+			}
 		}
 		ran <- err
 	}()
-	stop := context.AfterFunc(ctx, func() {
-		if p.control != nil {
-			_ = p.control.SetDeadline(time.Unix(1, 0)) // wakes who waits for the other rank
-		}
-	})
 	err := f(ctx)
-	stop()
+	close(done)
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+		err = errors.Join(cause, err)
+	}
 	if p.chunked != nil {
 		cancel(errDone) // it owns the Comm
 	} else {

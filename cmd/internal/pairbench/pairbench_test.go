@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -22,6 +23,12 @@ import (
 // pairs connects two ranks in the way of a transport, both in this process, and calls f as rank 0.
 func pairs(t *testing.T, cfg Config, f func(ctx context.Context, p *Pair) error) error {
 	t.Helper()
+	return pairsOf(t, cfg, f, Serve)
+}
+
+// pairsOf has a serve for rank 1; inproc has none.
+func pairsOf(t *testing.T, cfg Config, f, serve func(ctx context.Context, p *Pair) error) error {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if cfg.Transport == Inproc {
@@ -37,7 +44,7 @@ func pairs(t *testing.T, cfg Config, f func(ctx context.Context, p *Pair) error)
 	go func() {
 		p, err := Dial(ctx, cfg, host.Addr())
 		if err == nil {
-			err = p.Do(ctx, func(ctx context.Context) error { return Serve(ctx, p) })
+			err = p.Do(ctx, func(ctx context.Context) error { return serve(ctx, p) })
 		}
 		served <- err
 	}()
@@ -314,15 +321,63 @@ func TestContentsDependOnPlaceRankAndSlot(t *testing.T) {
 	}
 }
 
+// Whichever rank notices first that a Comm is closed: rank 0 says what it has done, and what the other rank has met.
 func TestRankThatDiesIsAnError(t *testing.T) {
-	err := pairs(t, Config{Transport: Unix}, func(ctx context.Context, p *Pair) error {
-		if err := p.Comm.Close(); err != nil {
-			return err
+	for _, waits := range []bool{false, true} {
+		noticed := make(chan struct{})
+		err := pairsOf(t, Config{Transport: Unix}, func(ctx context.Context, p *Pair) error {
+			if err := p.Comm.Close(); err != nil {
+				return err
+			}
+			if waits {
+				<-noticed
+			}
+			return Run(ctx, p, Spec{Sizes: []int{8}, Time: time.Millisecond}, func(Result) error { return nil })
+		}, func(ctx context.Context, p *Pair) error {
+			context.AfterFunc(ctx, func() { close(noticed) })
+			return Serve(ctx, p)
+		})
+		if !errors.Is(err, p2p.ErrClosed) || !strings.Contains(err.Error(), "the other rank: ") {
+			t.Errorf("measured over a closed Comm, which the other rank has noticed: %v: %v", waits, err)
 		}
-		return Run(ctx, p, Spec{Sizes: []int{8}, Time: time.Millisecond}, func(Result) error { return nil })
+	}
+}
+
+// end is a pair whose other rank is c, and whose Comm ends by run.
+func end(t *testing.T, run func(ctx context.Context) error) (p *Pair, c net.Conn) {
+	t.Helper()
+	near, far := net.Pipe()
+	t.Cleanup(func() { _ = far.Close() })
+	return &Pair{Transport: Unix, Comm: inproc.World(2)[0], run: run, control: near, peer: newRemote(near)}, far
+}
+
+// A measurement that is ended says why, not what that did to a connection.
+func TestMeasurementThatIsEndedSaysWhy(t *testing.T) {
+	p, _ := end(t, nil)
+	reason := errors.New("the machine is wanted")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	err := p.Do(ctx, func(ctx context.Context) error {
+		cancel(reason)
+		_, err := p.peer.end(ctx)
+		return err
 	})
-	if !errors.Is(err, p2p.ErrClosed) {
-		t.Errorf("measured over a closed Comm: %v", err)
+	if !errors.Is(err, reason) || !strings.HasPrefix(err.Error(), reason.Error()) {
+		t.Errorf("a measurement that was ended: %v", err)
+	}
+}
+
+// A rank whose Comm has ended waits for what the other one says about it.
+func TestRankWithoutACommHearsTheOther(t *testing.T) {
+	reason := errors.New("nobody reads")
+	p, other := end(t, func(context.Context) error { return reason })
+	err := p.Do(t.Context(), func(ctx context.Context) error {
+		<-ctx.Done()
+		go func() { _ = json.NewEncoder(other).Encode(outcome{Err: "a chunk has another sum"}) }()
+		_, err := p.peer.end(ctx)
+		return err
+	})
+	if !errors.Is(err, reason) || !strings.Contains(err.Error(), "a chunk has another sum") {
+		t.Errorf("a measurement whose Comm has ended: %v", err)
 	}
 }
 

@@ -235,15 +235,17 @@ func Serve(ctx context.Context, p *Pair) error {
 		}
 		if j.End {
 			err := enc.Encode(outcome{})
+			release := p2p.Bound(ctx, p.control)
 			_, _ = io.Copy(io.Discard, p.control) // rank 0 goes first
+			_ = release()
 			return err
 		}
 		o, err := s.do(ctx, j)
 		if err != nil {
 			o.Err = err.Error()
 		}
-		if err := enc.Encode(o); err != nil {
-			return fmt.Errorf("tell rank 0: %w", err)
+		if werr := enc.Encode(o); werr != nil {
+			err = errors.Join(err, fmt.Errorf("tell rank 0: %w", werr))
 		}
 		if err != nil {
 			return err
