@@ -149,8 +149,8 @@ func newCollectivePlan(c *cli.Context, op collective.Op) (p collectivePlan, err 
 		if p.World.Algorithms = algo; !strings.Contains(algo, "=") {
 			p.World.Algorithms = op.String() + "=" + algo
 		}
-		if _, err := collective.ParseAlgorithms(p.World.Algorithms); err != nil {
-			return p, program.Usage("--algo: %w", err)
+		if _, err := algorithms(p.World.Algorithms); err != nil {
+			return p, err
 		}
 	}
 	if p.World.Ranks < 1 || p.World.Ranks > 256 || p.World.Hosts < 1 || p.World.Hosts > p.World.Ranks || p.Spec.Time <= 0 || p.Spec.Rounds < 1 {

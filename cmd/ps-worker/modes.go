@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"os"
 	"strconv"
 
@@ -11,6 +12,7 @@ import (
 	"hcclps/cmd/internal/program"
 	"hcclps/p2p/collective"
 	"hcclps/p2p/world"
+	"hcclps/ps/optim"
 	"hcclps/worker"
 )
 
@@ -46,6 +48,18 @@ func modeFlags() []cli.Flag {
 	}
 }
 
+// algorithms reads --algo.
+func algorithms(s string) (collective.Algorithms, error) {
+	all, err := collective.ParseAlgorithms(s)
+	if unknown, ok := errors.AsType[*collective.NameError](err); ok && unknown.Name != "" {
+		return nil, program.Usage("--algo: %w; nearest is %s", err, optim.Nearest(unknown.Name, unknown.Valid))
+	}
+	if err != nil {
+		return nil, program.Usage("--algo: %w", err)
+	}
+	return all, nil
+}
+
 // mode reads the flags of modeFlags, and finds out where workers meet.
 func (j *job) mode() (err error) {
 	c, cfg := j.c, &j.cfg
@@ -58,8 +72,8 @@ func (j *job) mode() (err error) {
 	}
 	cfg.Flights = cmp.Or(c.String("flights"), os.TempDir())
 	cfg.RankOrder, cfg.Measure = c.String("reduce-order") == "rank", c.Bool("measure")
-	if cfg.Algorithms, err = collective.ParseAlgorithms(c.String("algo")); err != nil {
-		return program.Usage("--algo: %w", err)
+	if cfg.Algorithms, err = algorithms(c.String("algo")); err != nil {
+		return err
 	}
 	if cfg.MaxRebuilds = c.Int("max-rebuilds"); cfg.MaxRebuilds < 0 {
 		return program.Usage("--max-rebuilds %d: want 0 or more", cfg.MaxRebuilds)

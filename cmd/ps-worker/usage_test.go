@@ -73,6 +73,8 @@ func TestMistakesAreNamedWithTheNearestValidName(t *testing.T) {
 		{[]string{"train", "--data", data}, 2, []string{"--servers or --embedded"}},
 		{train("--mode", "allreduse"), 2, []string{`"allreduse"`, "did you mean allreduce?"}},
 		{train("--mode", "allreduce"), 2, []string{"has no servers", "--servers 0"}},
+		{train("--mode", "hybrid", "--algo", "allreduce=rnig"), 2, []string{"--algo", `"rnig"`, "nearest is ring"}},
+		{train("--mode", "hybrid", "--algo", "allredce=ring"), 2, []string{"--algo", `"allredce"`, "nearest is allreduce"}},
 		{train("--reduce-order", "rank"), 2, []string{"--reduce-order", "--mode allreduce or hybrid"}},
 		{train("--delay", "1"), 2, []string{"--delay 1", "--mode allreduce"}},
 		{[]string{"train", "--data", data, "--mode", "allreduce", "--algo", "allreduce=circle"}, 2, []string{"--algo", "circle"}},

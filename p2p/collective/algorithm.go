@@ -99,7 +99,7 @@ type Algorithms map[Op]Choice
 // ParseAlgorithms reads pinned algorithms in the syntax of HCCL_ALGO: operations parted by "/", each "op=algorithm" or
 // "op=level0:inside;level1:between", without "op=" for all that can. Operations are allreduce, reducescatter, allgather, broadcast, reduce, scatter,
 // gather, alltoall, alltoallv, barrier and sparsereduce (mesh: rows go to all, pairwise: to owners and back); algorithms are ring, H-D_R, NB, mesh (or fullmesh), tree, pairwise, shm, native and NA, which leaves the choice open.
-// A name in the wrong case is taken too. What an operation cannot be done by is an error, not another algorithm.
+// A name in the wrong case is taken too, one that there is none of is a *NameError. What an operation cannot be done by is an error, not another algorithm.
 func ParseAlgorithms(s string) (Algorithms, error) {
 	all := make(Algorithms)
 	named := make(map[Op]bool)
@@ -127,6 +127,16 @@ func ParseAlgorithms(s string) (Algorithms, error) {
 		}
 	}
 	return all, all.validate()
+}
+
+// NameError is that there is no operation or algorithm of a name.
+type NameError struct {
+	What, Name string
+	Valid      []string
+}
+
+func (e *NameError) Error() string {
+	return fmt.Sprintf("parse algorithms: %s %q, want one of %s", e.What, e.Name, strings.Join(e.Valid, ", "))
 }
 
 // pinAll pins every operation that has no choice of its own and can be done so.
@@ -158,7 +168,7 @@ func parseOp(s string) (Op, error) {
 		}
 		names = append(names, op.String())
 	}
-	return 0, fmt.Errorf("parse algorithms: operation %q, want one of %s", s, strings.Join(names, ", "))
+	return 0, &NameError{"operation", s, names}
 }
 
 func parseChoice(spec string) (Choice, error) {
@@ -203,7 +213,7 @@ func parseAlgorithm(s string) (Algorithm, error) {
 		}
 		names = append(names, a.String())
 	}
-	return 0, fmt.Errorf("parse algorithms: algorithm %q, want one of %s", s, strings.Join(names, ", "))
+	return 0, &NameError{"algorithm", s, names}
 }
 
 // validate checks that every operation can be done as pinned and tells all faults.
