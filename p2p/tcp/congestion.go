@@ -9,9 +9,9 @@ import (
 // unpaced are the kernel's ways to control congestion that send at once what may be sent, the better one first. Reno is always there.
 func unpaced() []string { return []string{"cubic", "reno"} }
 
-// unpace takes the pacing off a connection within this host where the system has it by default, as with BBR: that spreads bursts over time by
-// the rate it has measured, against congestion that a loopback cannot have. Pushes of 1 MiB took 1.3 times as long with it. Where it fails the
-// connection is only slower.
+// unpace gives every connection within this host a congestion control that does not pace, whatever the system's own is: one that does, as BBR,
+// spreads bursts over time by the rate it has measured, against congestion that a loopback cannot have. Pushes of 1 MiB took 1.3 times as long with
+// it. Where it fails the connection is only slower.
 func unpace(conn net.Conn) {
 	c, ok := conn.(tcpSocket)
 	if !ok || !within(conn) {

@@ -4,7 +4,7 @@
 // first three. Over several, the stripes, a long message is cut into pieces that all of them carry. [Comm.Run] owns the goroutines that read and write, two a
 // connection; transfers asked for earlier wait for it.
 //
-// A TCP connection within the host is given a congestion control that does not pace, in place of one that does (BBR).
+// A TCP connection within the host is given a congestion control that does not pace (cubic, else reno), whatever the system's own is.
 //
 // # On the wire
 //
