@@ -1,6 +1,7 @@
 package raftgroup
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"runtime/debug"
@@ -67,8 +68,15 @@ func (m *machine) weigh() {
 	}
 }
 
-// Snapshot implements raft.FSM.
-func (m *machine) Snapshot() (raft.FSMSnapshot, error) { return m.fsm.Snapshot() }
+// Snapshot implements raft.FSM. What is put off is nothing new to raft, which passes on no other error as it is, and logs it as its own.
+func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
+	s, err := m.fsm.Snapshot()
+	if errors.Is(err, ErrLater) {
+		m.node.later.Store(&err)
+		return nil, raft.ErrNothingNewToSnapshot
+	}
+	return s, err
+}
 
 // Restore implements raft.FSM.
 func (m *machine) Restore(r io.ReadCloser) error {

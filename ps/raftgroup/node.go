@@ -32,6 +32,9 @@ var (
 	// leadership over, as if the process had been killed. For tests of crashes;
 	// the caller freezes log and store first.
 	ErrCrash = errors.New("crash on purpose")
+	// ErrLater in the chain of an error of a state machine's Snapshot means that
+	// nothing has failed: it is asked again.
+	ErrLater = errors.New("not now")
 )
 
 // Defaults of a Config.
@@ -95,8 +98,9 @@ type Node struct {
 	raft      atomic.Pointer[raft.Raft]
 	leading   atomic.Uint64 // term this replica leads in and is caught up, or 0
 	elections atomic.Uint64
-	grown     chan struct{} // the log passed its snapshot threshold
-	threshold atomic.Int64  // bytes
+	grown     chan struct{}         // the log passed its snapshot threshold
+	threshold atomic.Int64          // bytes
+	later     atomic.Pointer[error] // of the last snapshot, if it was put off
 	failOnce  sync.Once
 	failed    chan struct{}
 	cause     error

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,7 +27,8 @@ import (
 type counter struct {
 	sum      atomic.Uint64
 	entries  atomic.Uint64
-	panicsAt uint64 // this entry
+	panicsAt uint64       // this entry
+	later    atomic.Int64 // so many snapshots are put off
 }
 
 func (c *counter) Apply(l *raft.Log) any {
@@ -37,6 +39,9 @@ func (c *counter) Apply(l *raft.Log) any {
 }
 
 func (c *counter) Snapshot() (raft.FSMSnapshot, error) {
+	if c.later.Add(-1) >= 0 {
+		return nil, fmt.Errorf("%w: counting", raftgroup.ErrLater)
+	}
 	return image(binary.LittleEndian.AppendUint64(nil, c.sum.Load())), nil
 }
 
@@ -62,6 +67,7 @@ type member struct {
 	fsm    *counter
 	store  *raftlog.Store
 	trans  *raft.InmemTransport
+	said   warnings
 	cancel context.CancelCauseFunc
 	ended  chan error
 	mu     sync.Mutex
@@ -90,6 +96,7 @@ func newMember(t *testing.T, dir, id string, ids []string, fsm *counter, wrap ..
 	}
 	m.node, err = raftgroup.New(raftgroup.Config{
 		Group: 1, Self: id, Log: log, Stable: store.Group(1), Snapshots: snaps, Transport: trans, Bootstrap: ids, FSM: fsm, Lead: m.lead,
+		Logger: slog.New(slog.NewTextHandler(&m.said, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {
 		t.Fatal(err)

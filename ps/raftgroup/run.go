@@ -184,17 +184,23 @@ func (n *Node) compact(ctx context.Context) error {
 		if used, _ := n.cfg.Log.Bytes(); used <= n.threshold.Load() {
 			continue
 		}
-		if err := n.Snapshot(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
+		err := n.Snapshot(ctx)
+		switch {
+		case err == nil || ctx.Err() != nil || errors.Is(err, raft.ErrNothingNewToSnapshot):
+			continue
+		case errors.Is(err, ErrLater):
+			n.cfg.Logger.Debug("a snapshot is put off", "group", n.cfg.Group, "err", err)
+		default:
 			n.cfg.Logger.Warn("snapshot failed; the log keeps growing until one succeeds", "group", n.cfg.Group, "err", err)
-			select { // not again at once: the disk may be full
-			case <-ctx.Done():
-			case <-tick.C:
-			}
+		}
+		select { // not again at once: the disk may be full
+		case <-ctx.Done():
+		case <-tick.C:
 		}
 	}
 }
 
-// Snapshot takes a snapshot now and cuts the log to a quarter of its budget.
+// Snapshot takes a snapshot now and cuts the log to a quarter of its budget. An error has ErrLater in its chain if the state machine put it off.
 func (n *Node) Snapshot(ctx context.Context) error {
 	r := n.raft.Load()
 	if r == nil {
@@ -206,7 +212,11 @@ func (n *Node) Snapshot(ctx context.Context) error {
 	if err := r.ReloadConfig(knobs); err != nil {
 		return fmt.Errorf("set trailing logs of group %d: %w", n.cfg.Group, err)
 	}
-	if err := n.start(func(r *raft.Raft) raft.Future { return r.Snapshot() }).Wait(ctx); err != nil {
+	err := n.start(func(r *raft.Raft) raft.Future { return r.Snapshot() }).Wait(ctx)
+	if later := n.later.Swap(nil); later != nil && errors.Is(err, raft.ErrNothingNewToSnapshot) {
+		err = *later
+	}
+	if err != nil {
 		return fmt.Errorf("snapshot group %d: %w", n.cfg.Group, err)
 	}
 	after, _ := n.cfg.Log.Bytes()

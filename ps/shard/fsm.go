@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"hcclps/ps/raftgroup"
 	"hcclps/ps/wire"
 )
 
@@ -139,7 +140,7 @@ func (m machine) Snapshot() (raft.FSMSnapshot, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if id := g.saving.holds(); id != 0 {
-		return nil, fmt.Errorf("snapshot group %d: it waits until checkpoint %d is written", g.cfg.Group, id)
+		return nil, fmt.Errorf("%w: it waits until checkpoint %d is written", raftgroup.ErrLater, id)
 	}
 	c, err := g.state.capture(g.mu.RLocker(), &g.last)
 	if err != nil {
