@@ -30,7 +30,7 @@ var arrows = []string{
 	"p2p/link p2p internal/trace",
 	"p2p/collective p2p internal/vec internal/trace",
 	"p2p/backend p2p/*",
-	"p2p/p2ptest p2p p2p/inproc",
+	"p2p/p2ptest p2p p2p/inproc p2p/sockets",
 	"p2p/shm/memfd",
 	"p2p/shm p2p p2p/shm/memfd",
 	"p2p/shm/region p2p p2p/shm/memfd",

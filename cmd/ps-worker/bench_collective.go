@@ -22,6 +22,7 @@ import (
 	"hcclps/cmd/internal/program"
 	"hcclps/p2p"
 	"hcclps/p2p/collective"
+	"hcclps/p2p/sockets"
 )
 
 // reductions by their names.
@@ -195,7 +196,7 @@ func (p collectivePlan) run(ctx context.Context, report func(collbench.Result) e
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(p.World.Dir)) }()
 	if p.World.Transport == collbench.TCP {
-		port, err := freePort()
+		port, err := sockets.FreePort()
 		if err != nil {
 			return err
 		}

@@ -20,6 +20,7 @@ import (
 	"hcclps/cmd/internal/program"
 	"hcclps/cmd/internal/pushbench"
 	"hcclps/p2p/backend"
+	"hcclps/p2p/sockets"
 	"hcclps/ps"
 	"hcclps/worker"
 )
@@ -209,7 +210,7 @@ func (b *pushPull) addresses(dir string) (addrs []string, err error) {
 	for i := range b.embedded {
 		addr := "unix:" + filepath.Join(dir, serverName(i)+".sock")
 		if b.c.String("transport") == pushTCP {
-			port, err := freePort()
+			port, err := sockets.FreePort()
 			if err != nil {
 				return nil, err
 			}

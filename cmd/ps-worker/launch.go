@@ -17,6 +17,7 @@ import (
 
 	"hcclps/cmd/internal/program"
 	"hcclps/p2p/backend"
+	"hcclps/p2p/sockets"
 	"hcclps/ps"
 	"hcclps/ps/layout"
 	"hcclps/worker"
@@ -194,7 +195,7 @@ func addresses(c *cli.Context, dir string) ([]string, error) {
 	for i := range c.Int("servers") {
 		addr := "unix:" + filepath.Join(dir, fmt.Sprintf("s%d.sock", i+1))
 		if c.Bool("tcp") {
-			port, err := freePort()
+			port, err := sockets.FreePort()
 			if err != nil {
 				return nil, err
 			}
@@ -315,7 +316,7 @@ func (l *launcher) watch(ctx context.Context, fail context.CancelCauseFunc) (w *
 // startWorkers starts every rank and returns their names.
 func (l *launcher) startWorkers() ([]string, error) {
 	names := make([]string, l.c.Int("workers"))
-	port, err := freePort()
+	port, err := sockets.FreePort()
 	if err != nil {
 		return nil, err
 	}

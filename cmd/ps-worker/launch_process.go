@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"slices"
@@ -361,27 +359,4 @@ func findProgram(path string) (string, error) {
 		return "", fmt.Errorf("find program %s: not in PATH: give its path", path)
 	}
 	return p, nil
-}
-
-// freePort is a port of loopback at which nobody listens, for a process that is to be started. The system does not give it to who asks for any port,
-// so nobody gets it by chance in the meantime.
-func freePort() (int, error) {
-	const lowest, tries = 10_000, 100
-	beyond := 32_768
-	if b, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {
-		_, _ = fmt.Sscan(string(b), &beyond)
-	}
-	if beyond <= lowest {
-		beyond = 32_768
-	}
-	var last error
-	for range tries {
-		port := lowest + rand.IntN(beyond-lowest)
-		ln, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
-		if err == nil {
-			return port, ln.Close()
-		}
-		last = err
-	}
-	return 0, fmt.Errorf("find a free port between %d and %d: %w", lowest, beyond, last)
 }
