@@ -76,6 +76,37 @@ func (s *session) mustFind(want string) {
 	}
 }
 
+// restoredUpload is a cluster into which the checkpoint in a folder was restored, to which its one worker, a, has brought these pieces.
+func restoredUpload(t *testing.T, pieces ...string) (to *cluster, dir string) {
+	t.Helper()
+	c := savingCluster(t, 1, nil)
+	c.startAll()
+	s := c.opensToBring("a", 0, bsp1)
+	p := c.save()
+	for s.step < p.T {
+		s.push()
+	}
+	for i, piece := range pieces {
+		s.mustBring(p.Checkpoint, uint32(i), uint32(len(pieces)), piece)
+	}
+	c.committed(p.Checkpoint)
+	dir = c.config(0).Checkpoint.Dir
+	c.close()
+	return restoredCluster(t, dir), dir
+}
+
+// restoredCluster is a new cluster of one server that has the newest checkpoint of a folder.
+func restoredCluster(t *testing.T, dir string) *cluster {
+	t.Helper()
+	to := newCluster(t, 1, nil)
+	to.startAll()
+	if _, err := to.bring(t.Context(), dir); err != nil {
+		to.close()
+		t.Fatal(err)
+	}
+	return to
+}
+
 // Of a worker that went away in the middle of its upload there is nothing in the checkpoint, and the others have theirs.
 func TestHalfAnUploadIsNone(t *testing.T) {
 	t.Parallel()
@@ -99,12 +130,8 @@ func TestHalfAnUploadIsNone(t *testing.T) {
 		c.committed(p.Checkpoint)
 		c.close()
 
-		to := newCluster(t, 1, nil)
+		to := restoredCluster(t, dir)
 		defer to.close()
-		to.startAll()
-		if _, err := to.bring(t.Context(), dir); err != nil {
-			t.Fatal(err)
-		}
 		to.open("a", 0, bsp2).mustFind("")
 		to.open("b", 1, bsp2).mustFind("whole")
 	})
@@ -135,12 +162,8 @@ func TestUploadOfASecondIncarnation(t *testing.T) {
 		c.committed(p.Checkpoint)
 		c.close()
 
-		to := newCluster(t, 1, nil)
+		to := restoredCluster(t, dir)
 		defer to.close()
-		to.startAll()
-		if _, err := to.bring(t.Context(), dir); err != nil {
-			t.Fatal(err)
-		}
 		to.open("a", 0, bsp1).mustFind("new")
 	})
 }
@@ -149,26 +172,9 @@ func TestUploadOfASecondIncarnation(t *testing.T) {
 func TestResumeTellsOfAReadError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := savingCluster(t, 1, nil)
-		c.startAll()
-		dir := c.config(0).Checkpoint.Dir
-		s := c.opensToBring("a", 0, bsp1)
-		p := c.save()
-		for s.step < p.T {
-			s.push()
-		}
-		s.mustBring(p.Checkpoint, 0, 2, "first")
-		s.mustBring(p.Checkpoint, 1, 2, "second")
-		c.committed(p.Checkpoint)
-		c.close()
-
-		to := newCluster(t, 1, nil)
+		to, dir := restoredUpload(t, "first", "second")
 		defer to.close()
-		to.startAll()
-		if _, err := to.bring(t.Context(), dir); err != nil {
-			t.Fatal(err)
-		}
-		s = to.open("a", 0, bsp1)
+		s := to.open("a", 0, bsp1)
 		s.mustFind("firstsecond")
 		for _, pattern := range []string{"pack-*", "part-*"} {
 			for _, file := range glob(t, dir, pattern) {
@@ -203,29 +209,10 @@ func TestResumeTellsOfAReadError(t *testing.T) {
 func TestResumeReadsWhatItAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := savingCluster(t, 1, nil)
-		c.startAll()
-		dir := c.config(0).Checkpoint.Dir
-		s := c.opensToBring("a", 0, bsp1)
-		p := c.save()
-		for s.step < p.T {
-			s.push()
-		}
 		large := strings.Repeat("0123456789abcdef", wire.UploadPiece/16)
-		s.mustBring(p.Checkpoint, 0, 4, "a")
-		s.mustBring(p.Checkpoint, 1, 4, "b")
-		s.mustBring(p.Checkpoint, 2, 4, large)
-		s.mustBring(p.Checkpoint, 3, 4, "c")
-		c.committed(p.Checkpoint)
-		c.close()
-
-		to := newCluster(t, 1, nil)
+		to, dir := restoredUpload(t, "a", "b", large, "c")
 		defer to.close()
-		to.startAll()
-		if _, err := to.bring(t.Context(), dir); err != nil {
-			t.Fatal(err)
-		}
-		s = to.open("a", 0, bsp1)
+		s := to.open("a", 0, bsp1)
 		finds := func(skip uint32, want string) {
 			t.Helper()
 			if a, got := s.finds(skip); a.Status != wire.OK || got != want {
