@@ -69,6 +69,34 @@ func (b *bench) push(steps int) {
 	}
 }
 
+// caughtUp waits until the victim has every entry of the shards: the steps were
+// acknowledged by the others.
+func (b *bench) caughtUp() {
+	b.t.Helper()
+	want := map[uint32]uint64{}
+	for i := range b.c.Addrs() {
+		for _, g := range b.c.Server(i).Status(false).Groups {
+			want[g.Group] = max(want[g.Group], g.Last)
+		}
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		behind := false
+		for _, g := range b.c.Server(victim).Status(false).Groups {
+			behind = behind || g.Last < want[g.Group]
+		}
+		if !behind {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-b.ctx.Done():
+			b.t.Fatal("the victim gets no entries")
+		}
+	}
+}
+
 // refused waits until the victim has ended with the named refusal.
 func (b *bench) refused() {
 	b.t.Helper()
@@ -140,6 +168,7 @@ func TestLostLog(t *testing.T) {
 			b.must(b.c.Start(victim))
 			b.must(b.c.Ready(b.ctx))
 			b.push(20)
+			b.caughtUp() // or else nothing is missing in the copy
 			b.must(b.c.Stop(victim))
 			b.must(b.c.Forget(victim))
 			b.must(os.CopyFS(b.c.LogDir(victim), os.DirFS(saved)))
