@@ -63,12 +63,15 @@ func TestWorkersThatMeasureAloneAreRefused(t *testing.T) {
 	t.Parallel()
 	network := inproc.NewNetwork()
 	errs := make([]error, 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	var wg sync.WaitGroup
 	for rank := range errs {
 		wg.Go(func() {
-			cfg := worker.Config{Mode: worker.AllReduce, Job: "odd", World: 2, Rank: rank, Network: network, Measure: rank == 1, Deadline: 8 * time.Second}
+			defer cancel() // rank 0 would wait for another
+			cfg := worker.Config{Mode: worker.AllReduce, Job: "odd", World: 2, Rank: rank, Network: network, Measure: rank == 1, Deadline: 90 * time.Second}
 			cfg.Meet.Master, cfg.Meet.Listen = "rank0:1", fmt.Sprintf("rank%d:%d", rank, 1-rank)
-			_, errs[rank] = worker.Connect(t.Context(), cfg)
+			_, errs[rank] = worker.Connect(ctx, cfg)
 		})
 	}
 	wg.Wait()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"hcclps/p2p"
@@ -38,32 +39,35 @@ func TestOtherTermsAreRefused(t *testing.T) {
 		_, err := world.Open(t.Context(), cfg)
 		want(t, err, p2p.ErrRefused, "has measure false", "has measure true", "give all ranks the same")
 	})
-	network := newNet(t)
-	a, b := config(network, 0, 2), config(network, 1, 2)
-	a.Terms, b.Terms = []string{"seed=1"}, []string{"seed=2"}
-	a.Timeout, b.Timeout = 2*time.Second, 2*time.Second
-	_, errs := openAll(t.Context(), a, b)
-	if err := errors.Join(errs...); err == nil || !strings.Contains(err.Error(), "rank 1 (at h1, process 101) has seed 2, rank 0 (at h0, process 100) has seed 1") {
-		t.Errorf("%v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		network := newNet(t)
+		a, b := config(network, 0, 2), config(network, 1, 2)
+		a.Terms, b.Terms = []string{"seed=1"}, []string{"seed=2"}
+		_, errs := openAll(t.Context(), a, b)
+		if err := errors.Join(errs...); err == nil || !strings.Contains(err.Error(), "rank 1 (at h1, process 101) has seed 2, rank 0 (at h0, process 100) has seed 1") {
+			t.Errorf("%v", err)
+		}
+	})
 }
 
 // Who leaves, and is missed, is the verdict: not who says so.
 func TestVerdictIsOnWhoHasLeft(t *testing.T) {
-	m := start(t, 3, nil)
-	m.stops[2]()
-	check(t, <-m.ended[2])
-	for gone := false; !gone; { // everybody knows
-		_, _, reasons, err := m.worlds[1].Health(t.Context())
-		check(t, err)
-		gone = reasons[2] != ""
-	}
-	m.worlds[1].Fail("call allreduce: reach rank 2: rank 2 has left")
-	for r := range 2 {
-		if v := m.verdict(r, 10*time.Second); v.Rank != 2 || !strings.Contains(v.Reason, "allreduce") {
-			t.Errorf("rank %d blames rank %d: %s", r, v.Rank, v.Reason)
+	synctest.Test(t, func(t *testing.T) {
+		m := start(t, 3, nil)
+		m.stops[2]()
+		check(t, <-m.ended[2])
+		for gone := false; !gone; { // everybody knows
+			_, _, reasons, err := m.worlds[1].Health(t.Context())
+			check(t, err)
+			gone = reasons[2] != ""
 		}
-	}
+		m.worlds[1].Fail("call allreduce: reach rank 2: rank 2 has left")
+		for r := range 2 {
+			if v := m.verdict(r, soon); v.Rank != 2 || !strings.Contains(v.Reason, "allreduce") {
+				t.Errorf("rank %d blames rank %d: %s", r, v.Rank, v.Reason)
+			}
+		}
+	})
 }
 
 // A process that runs all the time has not stood still for long.

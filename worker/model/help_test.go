@@ -40,7 +40,7 @@ func serve(t testing.TB, cfg ps.LocalConfig) *ps.Local {
 
 func connect(t testing.TB, l *ps.Local, cfg worker.Config) *worker.Client {
 	t.Helper()
-	cfg.Servers, cfg.Cluster, cfg.Network, cfg.Deadline = l.Addrs(), l.Cluster(), l.Network(), 20*time.Second
+	cfg.Servers, cfg.Cluster, cfg.Network, cfg.Deadline = l.Addrs(), l.Cluster(), l.Network(), 90*time.Second
 	c, err := worker.Connect(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
