@@ -118,7 +118,7 @@ func TestNotLocal(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			if after := files(t); after != before {
+			if after := files(t); after > before {
 				t.Errorf("%d files are open, %d were", after, before)
 			}
 		})
