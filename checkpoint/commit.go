@@ -9,6 +9,8 @@ import (
 	"math"
 	"reflect"
 	"slices"
+
+	"hcclps/ps/layout"
 )
 
 // Commit makes a checkpoint exist, durable and whole: it writes the manifest,
@@ -129,24 +131,24 @@ func (s *Store) checkPart(ctx context.Context, m *Manifest, ref *Part) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("part of group %d: %w", ref.Group, err)
+		return fmt.Errorf("part of %s: %w", layout.GroupName(ref.Group), err)
 	}
 	base := uint64(0)
 	if m.Base != nil {
 		base = m.Base.ID
 	}
 	if size != ref.Bytes || p.id != m.ID || p.group != ref.Group || int(p.shards) != m.Shards || p.base != base {
-		return fmt.Errorf("part %s is of checkpoint %d, base %d, group %d of %d, with %d bytes: want checkpoint %d, base %d, group %d of %d, %d bytes",
-			ref.File, p.id, p.base, p.group, p.shards, size, m.ID, base, ref.Group, m.Shards, ref.Bytes)
+		return fmt.Errorf("part %s is of checkpoint %d, base %d, %s of %d, with %d bytes: want checkpoint %d, base %d, %s of %d, %d bytes",
+			ref.File, p.id, p.base, layout.GroupName(p.group), p.shards, size, m.ID, base, layout.GroupName(ref.Group), m.Shards, ref.Bytes)
 	}
 	for _, k := range p.packs {
 		f, size, err := openSource(s.disk, s.path(k.name))
 		if err != nil {
-			return fmt.Errorf("part of group %d: %w", ref.Group, err)
+			return fmt.Errorf("part of %s: %w", layout.GroupName(ref.Group), err)
 		}
 		_ = f.Close() // only looked at
 		if size < k.size {
-			return fmt.Errorf("part of group %d: %w", ref.Group, &DamageError{File: s.path(k.name), Offset: size, Reason: fmt.Sprintf("it ends there, %d bytes are needed", k.size)})
+			return fmt.Errorf("part of %s: %w", layout.GroupName(ref.Group), &DamageError{File: s.path(k.name), Offset: size, Reason: fmt.Sprintf("it ends there, %d bytes are needed", k.size)})
 		}
 	}
 	return nil

@@ -210,19 +210,19 @@ func (m *Manifest) validate() error {
 	for i, p := range m.Parts {
 		switch {
 		case i > 0 && m.Parts[i-1].Group >= p.Group || int64(p.Group) > int64(m.Shards):
-			return fmt.Errorf("part of group %d is out of order, or one of %d shards", p.Group, m.Shards)
+			return fmt.Errorf("part of %s is out of order, or one of %d shards", layout.GroupName(p.Group), m.Shards)
 		case !plain(p.File, kindPart) || p.Bytes < partFixed+8 || p.Bytes > maxPartFile || len(p.SHA256) != 2*sha256.Size:
-			return fmt.Errorf("part of group %d: file %q of %d bytes", p.Group, p.File, p.Bytes)
+			return fmt.Errorf("part of %s: file %q of %d bytes", layout.GroupName(p.Group), p.File, p.Bytes)
 		}
 		for j, t := range p.Tables {
 			if j > 0 && p.Tables[j-1].ID >= t.ID || m.table(t.ID) == nil || t.Pages > 1<<48 || t.Rows > 1<<48 {
-				return fmt.Errorf("part of group %d: table %d is out of order, unknown, or has %d rows in %d pages", p.Group, t.ID, t.Rows, t.Pages)
+				return fmt.Errorf("part of %s: table %d is out of order, unknown, or has %d rows in %d pages", layout.GroupName(p.Group), t.ID, t.Rows, t.Pages)
 			}
 		}
 	}
 	for g := 1; g <= m.Shards; g++ {
 		if m.part(uint32(g)) == nil {
-			return fmt.Errorf("the part of group %d is missing, there are %d shards", g, m.Shards)
+			return fmt.Errorf("the part of %s is missing, there are %d shards", layout.GroupName(uint32(g)), m.Shards)
 		}
 	}
 	return nil

@@ -87,7 +87,7 @@ func checkPage(p Page, t *Table, group uint32, shards int) error {
 	case p.Partition >= layout.Partitions:
 		return fmt.Errorf("page %v: partition %d of %d", p.PageID, p.Partition, layout.Partitions)
 	case layout.ShardOf(int(p.Partition), shards)+1 != group:
-		return fmt.Errorf("page %v belongs to group %d, this is group %d", p.PageID, layout.ShardOf(int(p.Partition), shards)+1, group)
+		return fmt.Errorf("page %v belongs to shard %d, this is %s", p.PageID, layout.ShardOf(int(p.Partition), shards), layout.GroupName(group))
 	case !ok || rows != int(le.Uint16(p.Data)):
 		return fmt.Errorf("page %v of table %q: %d bytes are not whole rows of %d", p.PageID, t.Name, len(p.Data), t.stride())
 	}

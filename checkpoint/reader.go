@@ -203,7 +203,7 @@ func (c *Checkpoint) Blob(ctx context.Context, group uint32, name string, w io.W
 	defer packs.close()
 	i := slices.IndexFunc(p.blobs, func(o blob) bool { return o.name == name })
 	if i < 0 {
-		return fmt.Errorf("read blob %q of checkpoint %d, group %d: %w", name, p.id, group, ErrNotFound)
+		return fmt.Errorf("read blob %q of checkpoint %d, %s: %w", name, p.id, layout.GroupName(group), ErrNotFound)
 	}
 	for j := range p.blobs[i].pieces {
 		if err := context.Cause(ctx); err != nil {
@@ -215,7 +215,7 @@ func (c *Checkpoint) Blob(ctx context.Context, group uint32, name string, w io.W
 			_, err = w.Write(b)
 		}
 		if err != nil {
-			return fmt.Errorf("read blob %q of checkpoint %d, group %d: %w", name, p.id, group, err)
+			return fmt.Errorf("read blob %q of checkpoint %d, %s: %w", name, p.id, layout.GroupName(group), err)
 		}
 	}
 	return nil

@@ -176,11 +176,11 @@ func TestPagesAreChecked(t *testing.T) {
 	s := mustOpen(t, Config{Dir: t.TempDir()})
 	page := []byte(makePage(&twoTables()[0], PageID{1, 3, 0}, 2, 1))
 	for name, p := range map[string]Page{
-		"is of no table":    {PageID{2, 3, 0}, page},
-		"belongs to group":  {PageID{1, 900, 0}, page},
-		"partition 1024 of": {PageID{1, 1024, 0}, page},
-		"not whole rows":    {PageID{1, 3, 0}, page[:len(page)-1]},
-		"55 bytes are not":  {PageID{3, 3, 0}, append([]byte{1, 0}, make([]byte, 53)...)},
+		"is of no table":     {PageID{2, 3, 0}, page},
+		"belongs to shard 1": {PageID{1, 900, 0}, page},
+		"partition 1024 of":  {PageID{1, 1024, 0}, page},
+		"not whole rows":     {PageID{1, 3, 0}, page[:len(page)-1]},
+		"55 bytes are not":   {PageID{3, 3, 0}, append([]byte{1, 0}, make([]byte, 53)...)},
 	} {
 		w, err := s.Begin(t.Context(), Spec{ID: 1, Job: testJob, Group: 1, Shards: 2, Tables: twoTables()})
 		if err != nil {
@@ -216,13 +216,13 @@ func TestCommitRefuses(t *testing.T) {
 		man.Parts = append(man.Parts, part)
 	}
 	for name, c := range map[string]func(*Manifest){
-		"the part of group 2 is missing": func(m *Manifest) { m.Parts = m.Parts[:1] },
+		"the part of shard 1 is missing": func(m *Manifest) { m.Parts = m.Parts[:1] },
 		"want checkpoint 301":            func(m *Manifest) { m.ID = 301 },
-		"base 107, group":                func(m *Manifest) { m.Base, m.HashSeed = &Base{ID: 107}, 5 },
+		"base 107, shard 0 of 2":         func(m *Manifest) { m.Base, m.HashSeed = &Base{ID: 107}, 5 },
 		"one of 1 shards":                func(m *Manifest) { m.Shards = 1 },
 		"no such checkpoint":             func(m *Manifest) { m.Base = &Base{ID: 5} },
 		"is unknown, or":                 nil,
-		"part of group 1: file":          func(m *Manifest) { m.Parts[0].File = "../" + m.Parts[0].File },
+		"part of shard 0: file":          func(m *Manifest) { m.Parts[0].File = "../" + m.Parts[0].File },
 		"a file of the checkpoint is":    func(m *Manifest) { m.Parts[0].File += "x" },
 	} {
 		if c == nil {

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"hcclps/ps/layout"
 )
 
 // Verified counts what Verify has read.
@@ -155,7 +157,7 @@ func (v *verifier) counts(chain []*Manifest, ref *Part) {
 	if !slices.Equal(withPages(got), withPages(ref.Tables)) {
 		v.fault(&DamageError{
 			File:   v.store.path(manifestName(chain[0].ID)),
-			Reason: fmt.Sprintf("group %d has %+v, the manifest says %+v", ref.Group, got, ref.Tables),
+			Reason: fmt.Sprintf("%s has %+v, the manifest says %+v", layout.GroupName(ref.Group), got, ref.Tables),
 		})
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"hcclps/ps/layout"
 )
 
 // chain is a checkpoint and those it stands on, down to a full one.
@@ -37,7 +39,7 @@ func (s *Store) chain(m *Manifest) ([]*Manifest, error) {
 func (s *Store) part(m *Manifest, group uint32) (*partFile, error) {
 	ref := m.part(group)
 	if ref == nil {
-		return nil, fmt.Errorf("checkpoint %d has no part of group %d: %w", m.ID, group, ErrNotFound)
+		return nil, fmt.Errorf("checkpoint %d has no part of %s: %w", m.ID, layout.GroupName(group), ErrNotFound)
 	}
 	path := s.path(ref.File)
 	b, err := s.readFile(path, maxPartFile)
@@ -55,7 +57,7 @@ func (s *Store) part(m *Manifest, group uint32) (*partFile, error) {
 		base = m.Base.ID
 	}
 	if err == nil && (p.id != m.ID || p.group != group || int(p.shards) != m.Shards || p.base != base) {
-		err = &DamageError{Reason: fmt.Sprintf("it is a part of checkpoint %d, base %d, group %d of %d", p.id, p.base, p.group, p.shards)}
+		err = &DamageError{Reason: fmt.Sprintf("it is a part of checkpoint %d, base %d, %s of %d", p.id, p.base, layout.GroupName(p.group), p.shards)}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint %d: %w", m.ID, inFile(err, path))

@@ -77,7 +77,7 @@ type Writer struct {
 // is not written again.
 func (s *Store) Begin(ctx context.Context, spec Spec) (*Writer, error) {
 	fail := func(err error) (*Writer, error) {
-		return nil, fmt.Errorf("begin checkpoint %d, group %d: %w", spec.ID, spec.Group, err)
+		return nil, fmt.Errorf("begin checkpoint %d, %s: %w", spec.ID, layout.GroupName(spec.Group), err)
 	}
 	if err := errors.Join(s.alive(), spec.validate()); err != nil {
 		return fail(err)
@@ -132,7 +132,7 @@ func (w *Writer) usable() error {
 }
 
 func (w *Writer) wrap(err error) error {
-	return fmt.Errorf("write checkpoint %d, group %d: %w", w.spec.ID, w.spec.Group, err)
+	return fmt.Errorf("write checkpoint %d, %s: %w", w.spec.ID, layout.GroupName(w.spec.Group), err)
 }
 
 // fail remembers the first error.
@@ -378,7 +378,7 @@ func (w *Writer) Cancel() error {
 		removeFile(w.store.disk, w.store.path(string(kindIntent)+"-"+w.stem)),
 	)
 	if err != nil {
-		return fmt.Errorf("cancel checkpoint %d, group %d: %w", w.spec.ID, w.spec.Group, err)
+		return fmt.Errorf("cancel checkpoint %d, %s: %w", w.spec.ID, layout.GroupName(w.spec.Group), err)
 	}
 	return nil
 }

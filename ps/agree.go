@@ -104,7 +104,7 @@ func (s *Server) found(seen map[string]who) (formation, error) {
 		for _, id := range l.Replicas(g) {
 			m, _ := l.Member(id)
 			if other, taken := hosts[host(m.Addr)]; taken {
-				return f, fmt.Errorf("replicas of group %d on %s and %s would share the host %s and die together: add servers on other hosts, or allow it (AllowSameHost, --allow-same-host)", g, other, m.Addr, host(m.Addr))
+				return f, fmt.Errorf("replicas of %s on %s and %s would share the host %s and die together: add servers on other hosts, or allow it (AllowSameHost, --allow-same-host)", layout.GroupName(g), other, m.Addr, host(m.Addr))
 			}
 			hosts[host(m.Addr)] = m.Addr
 		}

@@ -96,7 +96,7 @@ func (s *Server) openGroups() (*groups, error) {
 			g.shards[id], err = s.openShard(f, id, logRoot, inMemory, with)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("group %d: %w", id, err))
+			errs = append(errs, fmt.Errorf("%s: %w", layout.GroupName(id), err))
 		}
 	}
 	return g, refusal(errs)

@@ -71,9 +71,9 @@ func (s *Server) notYet() wire.Answer {
 func (s *Server) elsewhere(id uint32) wire.Answer {
 	ids := s.Layout().Replicas(id)
 	if len(ids) == 0 {
-		return wire.Answer{Status: wire.Refused, Detail: fmt.Sprintf("group %d does not exist: cluster %q has %d", id, s.cfg.Cluster, s.Layout().Groups())}
+		return wire.Answer{Status: wire.Refused, Detail: fmt.Sprintf("%s does not exist: cluster %q has %d shards", layout.GroupName(id), s.cfg.Cluster, len(s.Layout().Shards))}
 	}
-	return wire.Answer{Status: wire.NotLeader, Leader: ids[0], Detail: fmt.Sprintf("server %q does not replicate group %d", s.cfg.Name, id)}
+	return wire.Answer{Status: wire.NotLeader, Leader: ids[0], Detail: fmt.Sprintf("server %q does not replicate %s", s.cfg.Name, layout.GroupName(id))}
 }
 
 // groupOf is the group a message is for.

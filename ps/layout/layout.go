@@ -137,11 +137,11 @@ func (l Layout) Validate() error {
 	for g := range uint32(len(l.Shards) + 1) {
 		ids := l.Replicas(g)
 		if len(ids) == 0 {
-			errs = append(errs, fmt.Errorf("group %d has no replicas", g))
+			errs = append(errs, fmt.Errorf("%s has no replicas", GroupName(g)))
 		}
 		for _, id := range ids {
 			if !known[id] {
-				errs = append(errs, fmt.Errorf("group %d: replica %q is no member", g, id))
+				errs = append(errs, fmt.Errorf("%s: replica %q is no member", GroupName(g), id))
 			}
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 
 	"github.com/hashicorp/raft"
+
+	"hcclps/ps/layout"
 )
 
 // machine stands between raft and the group's state machine: it lets only
@@ -81,7 +83,7 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 // Restore implements raft.FSM.
 func (m *machine) Restore(r io.ReadCloser) error {
 	if err := m.fsm.Restore(r); err != nil {
-		return fmt.Errorf("restore group %d: %w", m.node.cfg.Group, err)
+		return fmt.Errorf("restore %s: %w", layout.GroupName(m.node.cfg.Group), err)
 	}
 	return nil
 }

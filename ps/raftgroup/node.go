@@ -21,6 +21,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"hcclps/ps/layout"
 	"hcclps/ps/raftlog"
 	"hcclps/ps/snapshot"
 )
@@ -86,7 +87,7 @@ func (c *Config) validate() error {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("configure group %d: %w", c.Group, err)
+		return fmt.Errorf("configure %s: %w", layout.GroupName(c.Group), err)
 	}
 	return nil
 }
@@ -214,7 +215,7 @@ func stateName(s raft.RaftState) string {
 // go on. Nothing more is applied.
 func (n *Node) Fail(err error) {
 	n.failOnce.Do(func() {
-		n.cause = fmt.Errorf("group %d: %w", n.cfg.Group, err)
+		n.cause = fmt.Errorf("%s: %w", layout.GroupName(n.cfg.Group), err)
 		close(n.failed)
 	})
 }

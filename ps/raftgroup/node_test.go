@@ -251,7 +251,7 @@ func TestPanicInTheStateMachineEndsRun(t *testing.T) {
 			_ = m.add(1, 1) // the third fails, or those after it
 		}
 		err := <-m.ended
-		if err == nil || !strings.Contains(err.Error(), "group 1") || !strings.Contains(err.Error(), "cannot count on") {
+		if err == nil || !strings.Contains(err.Error(), "shard 0") || !strings.Contains(err.Error(), "cannot count on") {
 			t.Errorf("run: %v", err)
 		}
 		if got := m.fsm.sum.Load(); got != 2 {
@@ -413,7 +413,7 @@ func TestLeadEndsWithTheQuorum(t *testing.T) {
 
 func TestConfigFaults(t *testing.T) {
 	_, err := raftgroup.New(raftgroup.Config{Group: 3, Heartbeat: time.Millisecond})
-	for _, want := range []string{"group 3", "server id", "heartbeat 1ms", "state machine"} {
+	for _, want := range []string{"shard 2", "server id", "heartbeat 1ms", "state machine"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error does not name %q: %v", want, err)
 		}

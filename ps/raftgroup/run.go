@@ -9,6 +9,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	"golang.org/x/sync/errgroup"
+
+	"hcclps/ps/layout"
 )
 
 // recheck is how often the log's size is looked at when nothing is applied.
@@ -98,12 +100,12 @@ func (n *Node) open(ctx context.Context) (*raft.Raft, error) {
 		}
 		err := raft.BootstrapCluster(conf, c.Log, c.Stable, c.Snapshots, c.Transport, raft.Configuration{Servers: servers})
 		if err != nil && !errors.Is(err, raft.ErrCantBootstrap) {
-			return nil, fmt.Errorf("bootstrap group %d: %w", c.Group, err)
+			return nil, fmt.Errorf("bootstrap %s: %w", layout.GroupName(c.Group), err)
 		}
 	}
 	r, err := raft.NewRaft(conf, &machine{node: n, fsm: c.FSM}, c.Log, c.Stable, c.Snapshots, c.Transport)
 	if err != nil {
-		return nil, fmt.Errorf("start group %d: %w", c.Group, err)
+		return nil, fmt.Errorf("start %s: %w", layout.GroupName(c.Group), err)
 	}
 	return r, nil
 }
@@ -210,14 +212,14 @@ func (n *Node) Snapshot(ctx context.Context) error {
 	knobs := r.ReloadableConfig()
 	knobs.TrailingLogs = n.cfg.Log.TrailingFor(budget / 4)
 	if err := r.ReloadConfig(knobs); err != nil {
-		return fmt.Errorf("set trailing logs of group %d: %w", n.cfg.Group, err)
+		return fmt.Errorf("set trailing logs of %s: %w", layout.GroupName(n.cfg.Group), err)
 	}
 	err := n.start(func(r *raft.Raft) raft.Future { return r.Snapshot() }).Wait(ctx)
 	if later := n.later.Swap(nil); later != nil && errors.Is(err, raft.ErrNothingNewToSnapshot) {
 		err = *later
 	}
 	if err != nil {
-		return fmt.Errorf("snapshot group %d: %w", n.cfg.Group, err)
+		return fmt.Errorf("snapshot %s: %w", layout.GroupName(n.cfg.Group), err)
 	}
 	after, _ := n.cfg.Log.Bytes()
 	// Space comes back by whole segments: do not snapshot again for every entry,

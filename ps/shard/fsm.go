@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"hcclps/ps/layout"
 	"hcclps/ps/raftgroup"
 	"hcclps/ps/wire"
 )
@@ -135,7 +136,7 @@ func (g *Group) wake() {
 func (m machine) Snapshot() (raft.FSMSnapshot, error) {
 	g := m.g
 	if g.broken != nil {
-		return nil, fmt.Errorf("snapshot group %d: %w", g.cfg.Group, g.broken)
+		return nil, fmt.Errorf("snapshot %s: %w", layout.GroupName(g.cfg.Group), g.broken)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

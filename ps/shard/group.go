@@ -153,7 +153,7 @@ func New(cfg Config) (*Group, error) {
 	}
 	g.maxEntry = min(maxPart, cfg.Log.MaxEntry())
 	if cfg.Stable == nil {
-		return nil, fmt.Errorf("configure shard group %d: no stable store", cfg.Group)
+		return nil, fmt.Errorf("configure %s: no stable store", layout.GroupName(cfg.Group))
 	}
 	node, err := raftgroup.New(raftgroup.Config{
 		Group: cfg.Group, Self: cfg.Self, Log: cfg.Log, Stable: cfg.Stable, Snapshots: cfg.Snapshots,
