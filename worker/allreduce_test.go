@@ -293,7 +293,7 @@ func TestDenseGradientWithKeysIsRefused(t *testing.T) {
 func TestStopOutlivesALostStep(t *testing.T) {
 	t.Parallel()
 	const at = 20
-	w := crew{apart: true, cfg: worker.Config{Mode: worker.AllReduce, Job: "stop", World: 3, Deadline: 30 * time.Second}}
+	w := crew{apart: true, cfg: worker.Config{Mode: worker.AllReduce, Job: "stop", World: 3, Deadline: 90 * time.Second}}
 	w.train = func(ctx context.Context, c *worker.Client) error {
 		m, err := model.NewLR(ctx, c, sgd(0.1))
 		if err != nil {
@@ -363,13 +363,13 @@ func TestTrainingGoesOnWithoutAWorkerAndWithIt(t *testing.T) {
 	for delay := range 2 {
 		t.Run(fmt.Sprintf("delay=%d", delay), func(t *testing.T) {
 			t.Parallel()
-			goesOn(t, delay, crew{cfg: worker.Config{Mode: worker.AllReduce, Job: "lost", World: 3, Deadline: 30 * time.Second}})
+			goesOn(t, delay, crew{cfg: worker.Config{Mode: worker.AllReduce, Job: "lost", World: 3, Deadline: 90 * time.Second}})
 		})
 	}
 	for _, noted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("hybrid, noted=%v", noted), func(t *testing.T) {
 			t.Parallel()
-			goesOn(t, 0, crew{cfg: worker.Config{Mode: worker.Hybrid, Job: "lost", World: 3, Deadline: 30 * time.Second}, servers: scratch(t), noted: noted})
+			goesOn(t, 0, crew{cfg: worker.Config{Mode: worker.Hybrid, Job: "lost", World: 3, Deadline: 90 * time.Second}, servers: scratch(t), noted: noted})
 		})
 	}
 }

@@ -163,7 +163,7 @@ func TestCheckpointsByTime(t *testing.T) {
 func TestCheckpointsAfterRankZeroIsLost(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "c")
-	cfg := worker.Config{Mode: worker.AllReduce, Job: "lost", World: 3, Deadline: 30 * time.Second, Checkpoints: worker.Checkpoints{Dir: dir, Keep: 4}}
+	cfg := worker.Config{Mode: worker.AllReduce, Job: "lost", World: 3, Deadline: 90 * time.Second, Checkpoints: worker.Checkpoints{Dir: dir, Keep: 4}}
 	var made atomic.Uint64 // by who was not rank 0 at the beginning
 	crew{cfg: cfg, apart: true, train: func(ctx context.Context, c *worker.Client) error {
 		m, err := model.NewLR(ctx, c, worker.Optimizer{Name: "adam"})

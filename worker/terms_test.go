@@ -89,7 +89,7 @@ func TestNewcomersThatDoNotFitAreSentAway(t *testing.T) {
 	for name, hybrid := range map[string]bool{"allreduce": false, "hybrid": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := crew{apart: true, cfg: worker.Config{Mode: worker.AllReduce, Job: "odd", World: 3, Deadline: 30 * time.Second}}
+			w := crew{apart: true, cfg: worker.Config{Mode: worker.AllReduce, Job: "odd", World: 3, Deadline: 90 * time.Second}}
 			if hybrid {
 				w.cfg.Mode, w.servers = worker.Hybrid, scratch(t)
 			}
@@ -98,7 +98,7 @@ func TestNewcomersThatDoNotFitAreSentAway(t *testing.T) {
 	}
 	t.Run("model", func(t *testing.T) {
 		t.Parallel()
-		unfit(t, crew{apart: true, cfg: worker.Config{Mode: worker.AllReduce, Job: "odd", World: 3, Deadline: 30 * time.Second}}, "give all workers the same model")
+		unfit(t, crew{apart: true, cfg: worker.Config{Mode: worker.AllReduce, Job: "odd", World: 3, Deadline: 90 * time.Second}}, "give all workers the same model")
 	})
 }
 
