@@ -120,15 +120,7 @@ func (c *Checkpoint) export(ctx context.Context, dir string, o ExportOptions) (_
 			return nil, fmt.Errorf("%s is there already: name a new folder (%w)", name, errors.Join(err, os.ErrExist))
 		}
 	}
-	list := make([]*tensor, 0, len(tensors))
-	for _, t := range m.Tables {
-		for _, name := range []string{t.Keys, t.Values, t.SlotsName, t.Steps, t.Sightings} {
-			if name != "" {
-				list = append(list, tensors[name])
-			}
-		}
-	}
-	header, err := layTensors(list, map[string]string{"format": "pt", "hcclps": strconv.Itoa(exportVersion), "job": m.Job, "step": strconv.FormatUint(m.Step, 10)})
+	header, err := layTensors(m.inOrder(tensors), map[string]string{"format": "pt", "hcclps": strconv.Itoa(exportVersion), "job": m.Job, "step": strconv.FormatUint(m.Step, 10)})
 	if err != nil {
 		return nil, err
 	}
@@ -160,6 +152,19 @@ func (c *Checkpoint) export(ctx context.Context, dir string, o ExportOptions) (_
 		return nil, errors.Join(err, removeFile(osDisk{}, filepath.Join(dir, TensorFile)))
 	}
 	return m, nil
+}
+
+// inOrder is the tensors as the file has them.
+func (m *ExportManifest) inOrder(tensors map[string]*tensor) []*tensor {
+	list := make([]*tensor, 0, len(tensors))
+	for _, t := range m.Tables {
+		for _, name := range []string{t.Keys, t.Values, t.SlotsName, t.Steps, t.Sightings} {
+			if name != "" {
+				list = append(list, tensors[name])
+			}
+		}
+	}
+	return list
 }
 
 // sumOf is the SHA-256 of a file from an offset on.
