@@ -2,6 +2,7 @@ package ps_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"hcclps/ps/layout"
 	"hcclps/ps/wire"
@@ -264,4 +266,123 @@ func glob(t *testing.T, dir, pattern string) []string {
 		t.Fatalf("files %s in %s: %v, %v", pattern, dir, files, err)
 	}
 	return files
+}
+
+// What a worker brings to a checkpoint it finds again.
+func TestUploads(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := savingCluster(t, 1, nil)
+		c.startAll()
+		dir := c.config(0).Checkpoint.Dir
+		s := c.open("a", 0, bsp1)
+		s.inc = control[wire.OpenReply](c, wire.KindOpen, wire.OpenRequest{Job: "j", Worker: "a", Params: bsp1, Owner: "test", State: true}).Incarnation
+		for g := range s.keys() {
+			c.message(g, &wire.Fence{Target: s.target(g), Params: bsp1, Owner: "test"})
+		}
+		s.push()
+		p := c.save()
+		s.push()
+		told := s.pushed()
+		if told.Checkpoint != p.Checkpoint || told.Cut != p.T || told.Done != p.T {
+			t.Errorf("the answer to the last push before the cut is %+v, the plan %+v", told, p)
+		}
+		state := bytes.Repeat([]byte("residual"), 100_000)
+		ref := wire.SessionRef{Job: "j", Worker: "a", Incarnation: s.inc}
+		half := len(state) / 2
+		piece := func(i, of uint32) wire.Answer {
+			head, err := wire.Control(wire.KindUpload, wire.UploadRequest{SessionRef: ref, Checkpoint: p.Checkpoint, Piece: i, Pieces: of})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, _ := c.call(layout.MetaGroup, head, state[int(i%2)*half:][:half])
+			return a
+		}
+		for _, s := range []struct {
+			piece, of uint32
+			takes     bool
+		}{{1, 2, false}, {2, 2, false}, {0, 1 << 17, false}, {0, 2, true}, {0, 2, true}, {0, 3, false}, {1, 3, false}, {1, 2, true}} {
+			<-time.After(20 * time.Second) // the checkpoint waits as long as there comes something
+			if a := piece(s.piece, s.of); (a.Status == wire.OK) != s.takes {
+				t.Fatalf("piece %d of %d: %+v", s.piece, s.of, a)
+			}
+		}
+		c.committed(p.Checkpoint)
+		id := p.Checkpoint
+		if p.Checkpoint++; piece(0, 2).Detail != wire.UploadUnwanted {
+			t.Error("an upload into a checkpoint whose plan was late is wanted")
+		}
+		p.Checkpoint = id
+		if a := piece(0, 2); a.Status != wire.Refused {
+			t.Errorf("an upload into a checkpoint that is over: %+v", a)
+		}
+		c.close()
+
+		to := newCluster(t, 1, nil)
+		defer to.close()
+		to.startAll()
+		if _, err := to.bring(t.Context(), dir); err != nil {
+			t.Fatal(err)
+		}
+		s = to.open("a", 0, bsp1)
+		ref.Incarnation = s.inc
+		for skip, want := range [][]byte{state, state[half:], nil} {
+			head, err := wire.Control(wire.KindResume, wire.ResumeRequest{SessionRef: ref, Skip: uint32(skip)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, body := to.call(layout.MetaGroup, head)
+			blobs, err := wire.DecodeBlobs(body)
+			var got []byte
+			for _, b := range blobs {
+				got = append(got, b.Data...)
+			}
+			if err != nil || !bytes.Equal(got, want) {
+				t.Errorf("from piece %d on %d bytes in %d blobs, want %d: %v", skip, len(got), len(blobs), len(want), err)
+			}
+		}
+	})
+}
+
+// What workers said they bring is part of a bsp checkpoint; that of a hybrid job has the dense tensors, also of a worker that has finished.
+func TestCheckpointWithoutAnUploadIsAbandoned(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := savingCluster(t, 1, nil)
+		defer c.close()
+		c.startAll()
+		s := c.open("a", 0, bsp1)
+		open := wire.OpenRequest{Job: "j", Worker: "a", Params: bsp1, Owner: "test", State: true, Mode: wire.ModeHybrid}
+		s.inc = control[wire.OpenReply](c, wire.KindOpen, open).Incarnation
+		for g := range s.keys() {
+			c.message(g, &wire.Fence{Target: s.target(g), Params: bsp1, Owner: "test"})
+		}
+		p := c.save()
+		for range 4 {
+			s.push()
+		}
+		began := time.Now()
+		c.abandoned(p.Checkpoint, "these workers were to bring: a;")
+		if took := time.Since(began); took < 30*time.Second {
+			t.Errorf("abandoned after %v", took)
+		}
+		p = c.save()
+		for range 4 {
+			s.push()
+		}
+		head, err := wire.Control(wire.KindUpload, wire.UploadRequest{SessionRef: wire.SessionRef{Job: "j", Worker: "a", Incarnation: s.inc}, Checkpoint: p.Checkpoint})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(20 * time.Second)
+		if a, _ := c.call(layout.MetaGroup, head, []byte("dense")); a.Status != wire.OK {
+			t.Fatalf("upload: %+v", a)
+		}
+		c.committed(p.Checkpoint)
+		m, _ := kept(t, c.folder(), p.Checkpoint)
+		var job wire.JobState
+		if err := json.Unmarshal(m.Params, &job); err != nil || job.Mode != wire.ModeHybrid {
+			t.Errorf("job %+v, %v", job, err)
+		}
+	})
 }
