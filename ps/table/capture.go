@@ -23,6 +23,7 @@ func (p PageID) String() string { return fmt.Sprintf("%d/%d", p.Partition, p.Pag
 const (
 	batchBytes   = 256 << 10 // of pages gathered under one hold of the lock
 	batchVisited = 4096      // pages looked at under one hold of the lock
+	leastCopies  = 1 << 20   // bytes mapped at once for copies; those not used take no memory
 )
 
 // Capture is the table as it was at one moment. Epoch, Pages and Close may be called while the table is read and applied to.
@@ -35,9 +36,9 @@ type Capture struct {
 
 	mu      sync.Mutex // guards the rest; nothing is waited for under it
 	copies  map[uint64]savedUnit
-	free    [][]byte // copies whose page is out
-	held    int64    // bytes charged to the budget
-	next    PageID   // first page not yet gathered
+	units   slabs  // of the copies, outside of the heap: its collector would let it grow to twice of them
+	held    int64  // bytes charged to the budget
+	next    PageID // first page not yet gathered
 	started bool
 	all     bool
 	since   uint32
@@ -47,7 +48,7 @@ type Capture struct {
 // savedUnit is a copy unit as it was, and when it had been written.
 type savedUnit struct {
 	epoch uint32
-	data  []byte
+	block uint32 // of Capture.units
 }
 
 // Capture holds the table as of now, at once and without copying a row: it begins an epoch, and from here on Apply sets a unit aside before its
@@ -56,7 +57,8 @@ func (t *Table) Capture() *Capture {
 	if t.capture.Load() != nil {
 		return nil
 	}
-	c := &Capture{t: t, epoch: t.epoch, copies: make(map[uint64]savedUnit)}
+	c := &Capture{t: t, epoch: t.epoch, copies: make(map[uint64]savedUnit), units: newSlabs(t.units.block, 0)}
+	c.units.least = leastCopies
 	for i := range t.parts {
 		p := &t.parts[i]
 		c.rows[i], c.pages[i], c.cut[i] = p.rows, p.pages, p.cut
@@ -73,16 +75,24 @@ func (c *Capture) Epoch() uint32 { return c.epoch }
 
 // Close frees the copies; Pages under way ends with ErrClosed. It may be called at any time, more than once.
 func (c *Capture) Close() {
+	units := c.over()
+	_ = units.close() // mappings of our own
+}
+
+// over is Close but for unmapping the copies, which it returns: no Apply is to wait for that.
+func (c *Capture) over() slabs {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return
+		return slabs{}
 	}
 	c.closed = true
-	c.copies, c.free = nil, nil
+	units := c.units
+	c.copies, c.units = nil, slabs{}
 	c.t.budget.release(c.held, 0)
 	c.held = 0
 	c.t.capture.CompareAndSwap(c, nil)
+	return units
 }
 
 func (c *Capture) bytes() int64 {
@@ -93,31 +103,30 @@ func (c *Capture) bytes() int64 {
 
 // save sets a unit aside before its first write since the capture, unless its page is out already or will not be asked for.
 // The caller holds the owner's write lock.
-func (c *Capture) save(unit uint32, head *unitHead, number int) {
+func (c *Capture) save(unit uint32, head *unitHead, number int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return
+		return nil
 	}
 	t := c.t
 	first := head.ordinal << t.ushift
 	page := PageID{uint16(number), head.ordinal / pageUnits}
 	if first >= c.rows[number] || page.Uint64() < c.next.Uint64() || c.started && !c.wanted(page) {
-		return
+		return nil
 	}
-	var data []byte
-	if n := len(c.free); n > 0 {
-		data, c.free = c.free[n-1], c.free[:n-1]
-	} else {
-		data = make([]byte, t.units.block)
+	block, err := c.units.take(1)
+	if err != nil {
+		return err
 	}
-	copy(data, t.unitBytes(unit))
-	c.copies[unitKey(number, head.ordinal)] = savedUnit{head.epoch, data}
+	copy(c.units.bytesOf(block), t.unitBytes(unit))
+	c.copies[unitKey(number, head.ordinal)] = savedUnit{head.epoch, block}
 	size := int64(t.units.block)
 	c.held += size
 	reserved := min(size, t.reserved)
 	t.reserved -= reserved
 	t.budget.charge(size, reserved)
+	return nil
 }
 
 func unitKey(number int, ordinal uint32) uint64 { return uint64(number)<<32 | uint64(ordinal) }
@@ -148,10 +157,7 @@ func (c *Capture) wanted(id PageID) bool {
 	p := &c.t.parts[id.Partition]
 	first, end := c.unitsOf(id)
 	for ordinal := first; ordinal < end; ordinal++ {
-		epoch := c.epoch + 1 // deleted since
-		if int(ordinal) < len(p.units) {
-			epoch = c.t.headOf(p.units[ordinal]).epoch
-		}
+		epoch := c.written(p, ordinal)
 		if epoch > c.epoch {
 			epoch = c.copies[unitKey(int(id.Partition), ordinal)].epoch
 		}
@@ -160,6 +166,23 @@ func (c *Capture) wanted(id PageID) bool {
 		}
 	}
 	return first >= end // the page has become empty
+}
+
+// written is the epoch in which a unit of a partition was written last, one that is gone after the capture.
+func (c *Capture) written(p *partition, ordinal uint32) uint32 {
+	if int(ordinal) >= len(p.units) {
+		return c.epoch + 1
+	}
+	return c.t.headOf(p.units[ordinal]).epoch
+}
+
+// copyOf is the copy of a unit, if it was written after the capture.
+func (c *Capture) copyOf(id PageID, ordinal uint32) (savedUnit, bool) {
+	if len(c.copies) == 0 || c.written(&c.t.parts[id.Partition], ordinal) <= c.epoch {
+		return savedUnit{}, false
+	}
+	saved, ok := c.copies[unitKey(int(id.Partition), ordinal)]
+	return saved, ok
 }
 
 // Pages emits every page as it was when the capture was made, by ascending id: all of them, or those with a row written after epoch since.
@@ -296,7 +319,7 @@ func (c *Capture) lacks(b *pageBatch, id PageID) bool {
 		if t.tier.at(unit).slot&isCold == 0 || b.have[unit] != nil {
 			continue
 		}
-		if _, saved := c.copies[unitKey(int(id.Partition), ordinal)]; !saved {
+		if _, saved := c.copyOf(id, ordinal); !saved {
 			b.need = append(b.need, unit)
 		}
 	}
@@ -317,8 +340,8 @@ func (c *Capture) appendPage(b *pageBatch, id PageID) []byte {
 	for ordinal := first; ordinal < end; ordinal++ {
 		n := min(left, t.units.block)
 		left -= n
-		if saved, ok := c.copies[unitKey(int(id.Partition), ordinal)]; ok {
-			data = append(data, saved.data[:n]...)
+		if saved, ok := c.copyOf(id, ordinal); ok {
+			data = append(data, c.units.bytesOf(saved.block)[:n]...)
 		} else if unit := p.units[ordinal]; t.tier != nil && t.tier.at(unit).slot&isCold != 0 {
 			data = append(data, b.have[unit][:n]...)
 			delete(b.have, unit)
@@ -332,13 +355,14 @@ func (c *Capture) appendPage(b *pageBatch, id PageID) []byte {
 // drop gives back the copies of a page that is out.
 func (c *Capture) drop(id PageID) {
 	first, end := c.unitsOf(id)
+	n := int64(0)
 	for ordinal := first; ordinal < end; ordinal++ {
-		key := unitKey(int(id.Partition), ordinal)
-		if saved, ok := c.copies[key]; ok {
-			delete(c.copies, key)
-			c.free = append(c.free, saved.data)
-			c.held -= int64(len(saved.data))
-			c.t.budget.release(int64(len(saved.data)), 0)
+		if saved, ok := c.copyOf(id, ordinal); ok {
+			delete(c.copies, unitKey(int(id.Partition), ordinal))
+			c.units.give(saved.block)
+			n += int64(c.t.units.block)
 		}
 	}
+	c.held -= n
+	c.t.budget.release(n, 0)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -347,5 +348,35 @@ func TestCaptureRules(t *testing.T) {
 	tab.Gather([]uint64{1}, out)
 	if out[0] != 0 || tab.Stats().Rows != 0 {
 		t.Error("a closed table has rows")
+	}
+}
+
+// The collector would let a heap with the copies grow to twice of them.
+func TestCopiesAreOffTheHeap(t *testing.T) {
+	tab := open(t, table.Spec{Dim: 32, Slots: 32})
+	keys := make([]uint64, 20_000)
+	for i := range keys {
+		keys[i] = uint64(i)
+	}
+	grads := make([]float32, len(keys)*32)
+	apply := func(step uint32) {
+		if err := tab.Apply(keys, grads, table.Stamp{Step: step}, setter(step)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply(1)
+	c := tab.Capture()
+	defer c.Close()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	apply(2)
+	runtime.ReadMemStats(&after)
+	copies, made := tab.Stats().CopyBytes, int64(after.TotalAlloc-before.TotalAlloc)
+	if least := int64(len(keys)) * int64(tab.Spec().Stride()); copies < least || made > copies/4 {
+		t.Errorf("%d bytes of copies, want at least %d; %d bytes were allocated on the heap", copies, least, made)
+	}
+	c.Close()
+	if left := tab.Stats().CopyBytes; left != 0 {
+		t.Errorf("%d bytes of copies are left", left)
 	}
 }

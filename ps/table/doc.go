@@ -16,7 +16,7 @@
 //
 // # Memory
 //
-// Rows lie in copy units of 8 rows (fewer where 8 are more than 4 KiB), units in slabs mapped outside the Go heap; nothing in them is a pointer. The
+// Rows lie in copy units of 8 rows (fewer where 8 are more than 4 KiB), units in slabs mapped outside the Go heap, as are the copies that a Capture holds; nothing in them is a pointer. The
 // index holds a row's number, unit x rows + place; only a deletion moves a row, the last of its partition, into the gap. Each of the 1,024 partitions has its own index (index.go),
 // which grows by splitting pieces of a few hundred rows: no call ever pays for a rehash of the whole. Lookups go in windows of 64 keys whose cache misses overlap.
 // With everything counted (index, directories, unused parts of units and slabs) a row costs at most 1.3 x (4 x (dim + slots) + 16) bytes

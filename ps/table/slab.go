@@ -22,6 +22,7 @@ const (
 // A new slab is a 128th of what is mapped already, within 64 KiB and 64 MiB, so that the part not yet used stays below 1 %.
 type slabs struct {
 	block, head int              // bytes of a block, and of its head
+	least       int              // bytes of a slab, at least
 	shift       uint             // binary logarithm of the blocks of an extent
 	extents     []unsafe.Pointer // first byte of each, mapped memory
 	used        int64            // blocks handed out, ever
@@ -109,7 +110,7 @@ func (s *slabs) give(block uint32) { s.free = append(s.free, block) }
 
 func (s *slabs) grow() error {
 	extent := s.extentBytes()
-	want := max(extent, min(maxSlab, int(s.mapped/128)))
+	want := max(extent, s.least, min(maxSlab, int(s.mapped/128)))
 	count := want / extent
 	size := (count*extent + osPage - 1) &^ (osPage - 1)
 	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
@@ -130,6 +131,9 @@ func (s *slabs) at(i uint32) unsafe.Pointer {
 	in := int(i & (1<<s.shift - 1))
 	return unsafe.Add(s.extents[i>>s.shift], s.head<<s.shift+in*s.block)
 }
+
+// bytesOf is block i.
+func (s *slabs) bytesOf(i uint32) []byte { return unsafe.Slice((*byte)(s.at(i)), s.block) }
 
 // headOf is the first byte of the head of block i.
 func (s *slabs) headOf(i uint32) unsafe.Pointer {

@@ -212,7 +212,9 @@ func (t *Table) touch(unit uint32, number int) error {
 		return nil
 	}
 	if c := t.capture.Load(); c != nil {
-		c.save(unit, head, number)
+		if err := c.save(unit, head, number); err != nil {
+			return err
+		}
 	}
 	head.epoch = t.epoch
 	return nil

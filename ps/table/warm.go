@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"unsafe"
 
 	"hcclps/internal/vec"
 )
@@ -172,7 +171,7 @@ func (t *Table) unitBytes(unit uint32) []byte {
 	if t.tier != nil {
 		slot = t.tier.at(unit).slot
 	}
-	return unsafe.Slice((*byte)(t.units.at(slot)), t.units.block)
+	return t.units.bytesOf(slot)
 }
 
 // numberOf is the partition of a unit.
