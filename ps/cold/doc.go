@@ -10,8 +10,9 @@
 // is made with the first unit that goes cold: a server whose tables fit in memory pays nothing.
 //
 // Units that are written together share a value of the database, a segment (segment.go has its bytes); the store knows in memory which segment a unit is
-// in. So the database's tree is tiny, a unit costs a copy and a checksum to write, and one search in a small tree to read. A unit that is written anew leaves
-// a gap in its old segment. Run moves what is left of segments that are mostly gaps, and then frees the files of the value log that are mostly garbage.
+// in, and where Badger has put it. So a unit costs a copy and a checksum to write, and one read of a file to read, at the same time as all others of a
+// call (files.go); what is not there any more is searched in the database's tree, which is tiny. A unit that is written anew leaves a gap in its old
+// segment. Run moves what is left of segments that are mostly gaps, and then frees the files of the value log that are mostly garbage.
 //
 // Every unit has a CRC-32C of ours: Badger returns damaged bytes without an error.
 //

@@ -12,8 +12,7 @@ import (
 //	offset  bytes
 //	0       4      number of units n
 //	4       4      length of a unit in bytes
-//	8       8 x n  of each unit: its number, ascending, and its CRC-32C (over the segment's key, the number, and the unit)
-//	...            the units
+//	8              of each unit, ascending by number: its number, its CRC-32C (over the segment's key, the number, and the unit), and its bytes
 const (
 	headBytes    = 8
 	entryBytes   = 8
@@ -35,11 +34,16 @@ func appendSegment(dst, key []byte, ids []uint32, data []byte) []byte {
 	dst = le.AppendUint32(dst, uint32(len(ids)))
 	dst = le.AppendUint32(dst, uint32(size))
 	for i, id := range ids {
+		unit := data[i*size:][:size]
 		dst = le.AppendUint32(dst, id)
-		dst = le.AppendUint32(dst, checksum(key, id, data[i*size:][:size]))
+		dst = le.AppendUint32(dst, checksum(key, id, unit))
+		dst = append(dst, unit...)
 	}
-	return append(dst, data...)
+	return dst
 }
+
+// entryAt is where the i-th unit of a segment begins, with its number.
+func entryAt(i, size int) int { return headBytes + i*(entryBytes+size) }
 
 func checksum(key []byte, id uint32, unit []byte) uint32 {
 	var b [4]byte
@@ -65,16 +69,27 @@ func decodeSegment(key, value []byte) (segment, error) {
 }
 
 // id is the number of its i-th unit.
-func (s segment) id(i int) uint32 { return le.Uint32(s.value[headBytes+i*entryBytes:]) }
+func (s segment) id(i int) uint32 { return le.Uint32(s.value[entryAt(i, s.size):]) }
 
 // unit is its i-th unit, checked. It lies in the value.
 func (s segment) unit(i int) ([]byte, error) {
-	unit := s.value[headBytes+s.n*entryBytes+i*s.size:][:s.size]
-	have, want := checksum(s.key, s.id(i), unit), le.Uint32(s.value[headBytes+i*entryBytes+4:])
+	entry := s.value[entryAt(i, s.size):][:entryBytes+s.size]
+	unit := entry[entryBytes:]
+	have, want := checksum(s.key, s.id(i), unit), le.Uint32(entry[4:])
 	if have != want {
 		return nil, fmt.Errorf("unit %d: checksum %08x, want %08x", s.id(i), have, want)
 	}
 	return unit, nil
+}
+
+// sound says that all its units are as they were written.
+func (s segment) sound() bool {
+	for i := range s.n {
+		if _, err := s.unit(i); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // find copies a unit of the length of to.
@@ -101,28 +116,34 @@ func (s segment) find(id uint32, to []byte) error {
 // places says which segment each unit is in, and how much of each segment is.
 type places struct {
 	where    []uint32             // by unit: its segment, 0 if it has none
+	index    []uint16             // by unit: how many are before it there
 	segments map[uint32]occupancy // by number, from 1
+	size     int                  // bytes of a unit
 	last     uint32               // number that was given out
 	dead     []uint32             // without a unit, to be deleted
 	sparse   []uint32             // with few
 }
 
-// occupancy is the units of a segment: written, and still there.
-type occupancy struct{ units, live uint16 }
+// occupancy is the units of a segment: written, and still there; and where they were seen.
+type occupancy struct {
+	units, live uint16
+	spot        spot
+}
 
 const (
-	placeBytes   = 4  // of memory a unit
-	segmentPlace = 32 // and a segment, about
+	placeBytes   = 6  // of memory a unit
+	segmentPlace = 48 // and a segment, about
 	sparseBelow  = 3  // a segment is sparse below that part of its units
 )
 
-// put moves a unit to a segment.
-func (p *places) put(id, to uint32) {
+// put moves a unit to a segment, behind so many others.
+func (p *places) put(id, to uint32, index int) {
 	if int(id) >= len(p.where) {
 		p.where = slices.Grow(p.where, int(id)+1-len(p.where))[:id+1]
+		p.index = slices.Grow(p.index, int(id)+1-len(p.index))[:id+1]
 	}
 	from := p.where[id]
-	p.where[id] = to
+	p.where[id], p.index[id] = to, uint16(index)
 	if from == 0 {
 		return
 	}
@@ -145,6 +166,29 @@ func (p *places) of(id uint32) uint32 {
 		return 0
 	}
 	return p.where[id]
+}
+
+// seen is where a unit of so many bytes is, or nowhere.
+func (p *places) seen(id uint32, size int) spot {
+	to := p.segments[p.of(id)].spot
+	if to.file != 0 {
+		to.at += uint32(entryAt(int(p.index[id]), size))
+	}
+	return to
+}
+
+// span is where a segment is, and its length.
+func (p *places) span(segment uint32) (spot, int) {
+	o := p.segments[segment]
+	return o.spot, entryAt(int(o.units), p.size)
+}
+
+// see notes where a segment is.
+func (p *places) see(segment uint32, at spot) {
+	if o, ok := p.segments[segment]; ok {
+		o.spot = at
+		p.segments[segment] = o
+	}
 }
 
 // bytes is the memory of all.

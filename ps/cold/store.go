@@ -50,8 +50,7 @@ type Store struct {
 	list   map[uint32]*units // those that are open
 	gone   []uint32          // numbers of those that are closed, and not removed yet
 
-	scatterMu sync.Mutex // guards nextLog
-	nextLog   int        // the first file of the value log that scatter has not seen
+	files *files
 
 	dropMu sync.RWMutex // comes before mu; held for reading by who writes to db, for writing by who drops from it or frees a file of its log
 	mu     sync.RWMutex // held for reading by who uses db, for writing by who makes or closes it
@@ -73,7 +72,7 @@ func Open(cfg Config) (*Store, error) {
 	if cfg.Free == nil {
 		cfg.Free = free
 	}
-	s := &Store{cfg: cfg, sweep: make(chan struct{}, 1), fault: make(chan struct{}), list: map[uint32]*units{}, nextLog: 1}
+	s := &Store{cfg: cfg, sweep: make(chan struct{}, 1), fault: make(chan struct{}), list: map[uint32]*units{}, files: newFiles(cfg.Dir, cfg.Logger)}
 	if err := s.empty(); err != nil {
 		return nil, fmt.Errorf("open cold store: %w", err)
 	}
@@ -215,10 +214,7 @@ func (s *Store) collect(ctx context.Context, files int) {
 		s.cfg.Logger.Warn("closed tables stay on disk", "dir", s.cfg.Dir, "err", err)
 		return
 	}
-	s.listMu.Lock()
-	open := slices.Collect(maps.Values(s.list))
-	s.listMu.Unlock()
-	for _, u := range open {
+	for _, u := range s.openTables() {
 		if err := u.compact(); err != nil && !errors.Is(err, ErrClosed) {
 			s.cfg.Logger.Warn("garbage among cold rows stays on disk", "dir", s.cfg.Dir, "err", err)
 			return
@@ -248,7 +244,20 @@ func (s *Store) sweepOne() error {
 		return err
 	}
 	defer s.mu.RUnlock()
-	return db.RunValueLogGC(sweepShare)
+	if err := db.RunValueLogGC(sweepShare); err != nil {
+		return err
+	}
+	gone := s.files.removed()
+	for _, u := range s.openTables() {
+		u.find(db, gone)
+	}
+	return nil
+}
+
+func (s *Store) openTables() []*units {
+	s.listMu.Lock()
+	defer s.listMu.Unlock()
+	return slices.Collect(maps.Values(s.list))
 }
 
 // drop removes the units of closed tables. Those who write wait meanwhile, and those who read do not.
@@ -298,6 +307,7 @@ func (s *Store) Close() error {
 		return fmt.Errorf("close cold store: %w", ErrClosed)
 	}
 	s.closed = true
+	s.files.close()
 	var err error
 	if s.db != nil {
 		err = s.shut()
@@ -361,18 +371,27 @@ func (l logger) Warningf(format string, args ...any) {
 }
 
 func (l logger) Infof(format string, args ...any) {
+	if format == rewriting && len(args) == 1 {
+		if file, ok := args[0].(uint32); ok {
+			l.s.files.ahead(spot{file: file}, logFile)
+		}
+	}
 	l.s.cfg.Logger.Debug("badger", "text", strings.TrimSpace(fmt.Sprintf(format, args...)))
 }
+
+// rewriting is what Badger says before it reads a file of the log from one end to the other. It reads it all the same where that has changed.
+const rewriting = "Rewriting fid: %d"
 
 func (l logger) Debugf(string, ...any) {}
 
 // counters count units and bytes.
-type counters struct{ writes, written, reads, read, sweeps atomic.Int64 }
+type counters struct{ writes, written, reads, read, searched, sweeps atomic.Int64 }
 
 // Stats is what a store has done, in units and in bytes of units; Disk and Vlog are what it takes on disk, as of the last minute.
 type Stats struct {
 	Writes, Written int64
 	Reads, Read     int64
+	Searched        int64 // units among Reads that were not where they were seen last
 	Disk            int64 // bytes of sorted tables
 	Vlog            int64 // bytes of value logs
 	Memory          int64 // bytes of the database, counted in table.Memory; beside them, what it takes to find units
@@ -381,7 +400,7 @@ type Stats struct {
 
 // Stats counts.
 func (s *Store) Stats() Stats {
-	out := Stats{Writes: s.stats.writes.Load(), Written: s.stats.written.Load(), Reads: s.stats.reads.Load(), Read: s.stats.read.Load(), Sweeps: s.stats.sweeps.Load()}
+	out := Stats{Writes: s.stats.writes.Load(), Written: s.stats.written.Load(), Reads: s.stats.reads.Load(), Read: s.stats.read.Load(), Searched: s.stats.searched.Load(), Sweeps: s.stats.sweeps.Load()}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.db != nil {

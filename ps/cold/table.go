@@ -12,6 +12,8 @@ import (
 	"hcclps/ps/table"
 )
 
+const keyBytes = 8
+
 // units are those of one table.
 type units struct {
 	s      *Store
@@ -33,8 +35,10 @@ func (s *Store) Table() table.Cold {
 }
 
 // key names a segment.
-func (u *units) key(segment uint32) []byte {
-	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(make([]byte, 0, 8), u.number), segment)
+func (u *units) key(segment uint32) []byte { return u.appendKey(make([]byte, 0, keyBytes), segment) }
+
+func (u *units) appendKey(to []byte, segment uint32) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(to, u.number), segment)
 }
 
 // Write implements table.Cold.
@@ -97,8 +101,20 @@ func (u *units) write(ids []uint32, data []byte, from []uint32) (err error) {
 	if err := batch.Flush(); err != nil {
 		return err
 	}
-	u.s.scatter()
-	return u.place(ids, first, per, from)
+	u.s.files.look()
+	return u.place(ids, first, per, size, from, u.shown(db, first, (len(ids)+per-1)/per))
+}
+
+// shown is where Badger has n segments, which it has just written.
+func (u *units) shown(db *badger.DB, first uint32, n int) []spot {
+	out := make([]spot, n)
+	for i := range out {
+		_ = u.segment(db, first+uint32(i), func(s segment) error { // else it is read through Badger
+			out[i] = u.s.files.where(s.value)
+			return nil
+		})
+	}
+	return out
 }
 
 // reserve gives out numbers of n segments, and those that are to be deleted.
@@ -116,19 +132,20 @@ func (u *units) reserve(n uint32) (first uint32, dead []uint32, err error) {
 }
 
 // place notes where units are now.
-func (u *units) place(ids []uint32, first uint32, per int, from []uint32) error {
+func (u *units) place(ids []uint32, first uint32, per, size int, from []uint32, spots []spot) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.closed {
 		return ErrClosed // they are dropped with the others, which waits for this write
 	}
 	p := &u.places
+	p.size = size
 	for at := 0; at < len(ids); at += per {
 		end, segment := min(at+per, len(ids)), first+uint32(at/per)
-		o := occupancy{units: uint16(end - at)}
+		o := occupancy{units: uint16(end - at), spot: spots[at/per]}
 		for i := at; i < end; i++ {
 			if from == nil || p.of(ids[i]) == from[i] {
-				p.put(ids[i], segment)
+				p.put(ids[i], segment, i-at)
 				o.live++
 			}
 		}
@@ -153,35 +170,59 @@ func (u *units) Read(ids []uint32, data []byte) error {
 		return fmt.Errorf("read %d units: %w", len(ids), err)
 	}
 	defer u.s.mu.RUnlock()
-	size := len(data) / max(1, len(ids))
 	u.s.stats.reads.Add(int64(len(ids)))
 	u.s.stats.read.Add(int64(len(data)))
-	where := make([]uint32, len(ids))
-	if err := u.locate(ids, where); err != nil {
+	units, err := u.wanted(ids, data)
+	if err != nil {
 		return fmt.Errorf("read %d units of table %d: %w", len(ids), u.number, err)
 	}
-	for at := 0; at < len(ids); {
-		end := at + 1
-		for end < len(ids) && where[end] == where[at] {
-			end++
+	for _, w := range u.s.files.read(units) {
+		if err := u.search(db, w); err != nil {
+			return fmt.Errorf("read unit %d of table %d: %w", w.id, u.number, err)
 		}
-		err := u.segment(db, where[at], func(s segment) error {
-			for i := at; i < end; i++ {
-				if err := s.find(ids[i], data[i*size:][:size]); err != nil {
-					return err
-				}
-			}
-			return nil
+	}
+	return nil
+}
+
+// wanted says where units were seen.
+func (u *units) wanted(ids []uint32, data []byte) ([]wanted, error) {
+	out, keys, size := make([]wanted, len(ids)), make([]byte, 0, len(ids)*keyBytes), len(data)/max(1, len(ids))
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closed {
+		return nil, ErrClosed
+	}
+	for i, id := range ids {
+		keys = u.appendKey(keys, u.places.of(id))
+		out[i] = wanted{id: id, key: keys[i*keyBytes:][:keyBytes], at: u.places.seen(id, size), to: data[i*size:][:size]}
+	}
+	return out, nil
+}
+
+// search reads a unit through Badger, and notes where its segment is.
+func (u *units) search(db *badger.DB, w wanted) error {
+	u.s.stats.searched.Add(1)
+	where := []uint32{0}
+	if err := u.locate([]uint32{w.id}, where); err != nil {
+		return err
+	}
+	for {
+		at := spot{}
+		err := u.segment(db, where[0], func(s segment) error {
+			at = u.s.files.where(s.value)
+			return s.find(w.id, w.to)
 		})
-		if errors.Is(err, badger.ErrKeyNotFound) && u.moved(ids[at:], where[at:]) {
+		if errors.Is(err, badger.ErrKeyNotFound) && u.moved([]uint32{w.id}, where) {
 			continue // while it was looked for
 		}
 		if err != nil {
-			return fmt.Errorf("read unit %d of table %d: segment %d: %w", ids[at], u.number, where[at], err)
+			return fmt.Errorf("segment %d: %w", where[0], err)
 		}
-		at = end
+		u.mu.Lock()
+		u.places.see(where[0], at)
+		u.mu.Unlock()
+		return nil
 	}
-	return nil
 }
 
 // locate finds the segments of units.
@@ -259,8 +300,9 @@ func (u *units) left(segments []uint32) (ids, from []uint32, data []byte, err er
 		return nil, nil, nil, err
 	}
 	defer u.s.mu.RUnlock()
+	u.ahead(segments)
 	for _, number := range segments {
-		err := u.segment(db, number, func(s segment) error {
+		err := u.whole(db, number, func(s segment) error {
 			for i := range s.n {
 				where := []uint32{0}
 				if err := u.locate([]uint32{s.id(i)}, where); err != nil {
@@ -283,6 +325,48 @@ func (u *units) left(segments []uint32) (ids, from []uint32, data []byte, err er
 	}
 	sortUnits(ids, from, data)
 	return ids, from, data, nil
+}
+
+// ahead has segments read that are needed soon.
+func (u *units) ahead(segments []uint32) {
+	for _, number := range segments {
+		u.mu.Lock()
+		at, n := u.places.span(number)
+		u.mu.Unlock()
+		u.s.files.ahead(at, n)
+	}
+}
+
+// whole shows a segment, all of whose units are wanted, until visit returns.
+func (u *units) whole(db *badger.DB, number uint32, visit func(segment) error) error {
+	u.mu.Lock()
+	at, n := u.places.span(number)
+	u.mu.Unlock()
+	value := make([]byte, n)
+	if u.s.files.whole(at, value) {
+		if s, err := decodeSegment(u.key(number), value); err == nil && s.sound() {
+			return visit(s)
+		}
+	}
+	return u.segment(db, number, visit)
+}
+
+// find notes where segments are now that lay in files which are gone.
+func (u *units) find(db *badger.DB, gone func(spot) bool) {
+	var moved []uint32
+	u.mu.Lock()
+	for number, o := range u.places.segments {
+		if gone(o.spot) {
+			moved = append(moved, number)
+		}
+	}
+	u.mu.Unlock()
+	for _, number := range moved {
+		at := u.shown(db, number, 1)[0]
+		u.mu.Lock()
+		u.places.see(number, at)
+		u.mu.Unlock()
+	}
 }
 
 // Close implements table.Cold: the units cannot be used any more, and Run removes them. It waits for nothing, since a table's owner is locked.
