@@ -1,6 +1,7 @@
 package cold
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -18,11 +19,11 @@ func TestBroken(t *testing.T) {
 		t.Fatal(err)
 	}
 	units := s.Table()
-	if err := units.Write([]uint32{1}, []byte("unit")); err != nil {
+	if err := units.Write(t.Context(), []uint32{1}, []byte("unit")); err != nil {
 		t.Fatal(err)
 	}
 	logger{s}.Errorf("disk %d is gone", 3)
-	if err := units.Write([]uint32{1}, []byte("more")); err == nil || !strings.Contains(err.Error(), "disk 3 is gone") {
+	if err := units.Write(t.Context(), []uint32{1}, []byte("more")); err == nil || !strings.Contains(err.Error(), "disk 3 is gone") {
 		t.Errorf("write: %v", err)
 	}
 	got := make([]byte, 4)
@@ -44,26 +45,26 @@ func TestCompactFails(t *testing.T) {
 	defer s.Close()
 	u := s.Table().(*units)
 	for range 2 {
-		if err := u.Write([]uint32{0, 1, 2, 3, 4, 5}, make([]byte, 6<<10)); err != nil {
+		if err := u.Write(t.Context(), []uint32{0, 1, 2, 3, 4, 5}, make([]byte, 6<<10)); err != nil {
 			t.Fatal(err)
 		}
-		if err := u.Write([]uint32{0, 1, 2, 3}, make([]byte, 4<<10)); err != nil {
+		if err := u.Write(t.Context(), []uint32{0, 1, 2, 3}, make([]byte, 4<<10)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := u.Write([]uint32{10, 11, 12, 13, 14, 15}, make([]byte, 6<<10)); err != nil {
+	if err := u.Write(t.Context(), []uint32{10, 11, 12, 13, 14, 15}, make([]byte, 6<<10)); err != nil {
 		t.Fatal(err)
 	}
-	if err := u.Write([]uint32{10, 11, 12, 13}, make([]byte, 4<<10)); err != nil {
+	if err := u.Write(t.Context(), []uint32{10, 11, 12, 13}, make([]byte, 4<<10)); err != nil {
 		t.Fatal(err)
 	}
 	before := len(u.places.sparse)
 	left = 0
-	if err := u.compact(); err == nil || before == 0 || len(u.places.sparse) != before {
+	if err := u.compact(t.Context()); err == nil || before == 0 || len(u.places.sparse) != before {
 		t.Errorf("%v, %d sparse segments were %d", err, len(u.places.sparse), before)
 	}
 	left = 1 << 40
-	if err := u.compact(); err != nil || len(u.places.sparse) != 0 {
+	if err := u.compact(t.Context()); err != nil || len(u.places.sparse) != 0 {
 		t.Errorf("%v, %d sparse segments are left", err, len(u.places.sparse))
 	}
 }
@@ -76,7 +77,7 @@ func TestFolderGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	u := s.Table()
-	if err := u.Write([]uint32{1, 2}, make([]byte, 2<<10)); err != nil {
+	if err := u.Write(t.Context(), []uint32{1, 2}, make([]byte, 2<<10)); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.RemoveAll(dir); err != nil {
@@ -105,7 +106,7 @@ func TestLinkedFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	u := s.Table()
-	if err := u.Write([]uint32{1}, []byte("unit")); err != nil {
+	if err := u.Write(t.Context(), []uint32{1}, []byte("unit")); err != nil {
 		t.Fatal(err)
 	}
 	if files, err := os.ReadDir(other); err != nil || len(files) == 0 {
@@ -119,5 +120,28 @@ func TestLinkedFolder(t *testing.T) {
 	}
 	if files, err := os.ReadDir(other); err != nil || len(files) != 0 {
 		t.Errorf("the other disk has %v, %v", files, err)
+	}
+}
+
+// TestCompactEnds: a context that has ended ends the search for garbage, and what is sparse is left for the next one.
+func TestCompactEnds(t *testing.T) {
+	s, err := Open(Config{Dir: filepath.Join(t.TempDir(), "cold"), Memory: table.NewMemory(1 << 20)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	u := s.Table().(*units)
+	for _, ids := range [][]uint32{{0, 1, 2, 3, 4, 5}, {0, 1, 2, 3}} {
+		if err := u.Write(t.Context(), ids, make([]byte, len(ids)<<10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := u.compact(ctx); !errors.Is(err, context.Canceled) || len(u.places.sparse) != 1 {
+		t.Errorf("%v, %d sparse segments are left, want 1", err, len(u.places.sparse))
+	}
+	if err := u.compact(t.Context()); err != nil || len(u.places.sparse) != 0 {
+		t.Errorf("%v, %d sparse segments are left", err, len(u.places.sparse))
 	}
 }

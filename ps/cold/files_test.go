@@ -25,7 +25,7 @@ func storeOf(t *testing.T, count uint32) (*Store, *units) {
 		}
 	})
 	for id := range count {
-		if err := u.Write([]uint32{id}, bytes.Repeat([]byte{byte(id)}, 1<<20)); err != nil {
+		if err := u.Write(t.Context(), []uint32{id}, bytes.Repeat([]byte{byte(id)}, 1<<20)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -26,9 +26,9 @@ func TestFullDisk(t *testing.T) {
 	}
 	defer s.Close()
 	units, mark := s.Table(), bytes.Repeat([]byte("cold row"), 500)
-	must(t, units.Write([]uint32{7}, mark))
+	must(t, units.Write(t.Context(), []uint32{7}, mark))
 	left.Store(64 << 20)
-	if err := units.Write([]uint32{7}, make([]byte, len(mark))); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), dir) {
+	if err := units.Write(t.Context(), []uint32{7}, make([]byte, len(mark))); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("a write to a full disk: %v", err)
 	}
 	got := make([]byte, len(mark))
@@ -36,7 +36,7 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("what is there: %v", err)
 	}
 	left.Store(1 << 40)
-	must(t, units.Write([]uint32{7}, mark))
+	must(t, units.Write(t.Context(), []uint32{7}, mark))
 }
 
 // TestClosedTable: units of a closed table are neither written nor read, and those of others are while it is removed.
@@ -48,7 +48,7 @@ func TestClosedTable(t *testing.T) {
 	var others sync.WaitGroup
 	others.Go(func() { must(t, s.Run(ctx)) })
 	stays, unit := s.Table(), bytes.Repeat([]byte("row"), 700)
-	must(t, stays.Write([]uint32{1}, unit))
+	must(t, stays.Write(t.Context(), []uint32{1}, unit))
 	for range 2 {
 		others.Go(func() {
 			for got := make([]byte, len(unit)); ctx.Err() == nil; {
@@ -62,11 +62,11 @@ func TestClosedTable(t *testing.T) {
 	before := memory.Used()
 	for range 20 {
 		goes := s.Table()
-		must(t, goes.Write([]uint32{1}, unit))
+		must(t, goes.Write(t.Context(), []uint32{1}, unit))
 		var writer sync.WaitGroup
 		writer.Go(func() {
 			for {
-				if err := goes.Write([]uint32{1, 2}, append(unit, unit...)); err != nil {
+				if err := goes.Write(t.Context(), []uint32{1, 2}, append(unit, unit...)); err != nil {
 					if !errors.Is(err, cold.ErrClosed) {
 						t.Errorf("a write beside close: %v", err)
 					}
@@ -79,7 +79,7 @@ func TestClosedTable(t *testing.T) {
 		if err := goes.Read([]uint32{1}, make([]byte, len(unit))); !errors.Is(err, cold.ErrClosed) {
 			t.Errorf("a read after close: %v", err)
 		}
-		must(t, stays.Write([]uint32{1}, unit))
+		must(t, stays.Write(t.Context(), []uint32{1}, unit))
 	}
 	cancel()
 	others.Wait()

@@ -175,7 +175,7 @@ func (s *Store) Run(ctx context.Context) error {
 
 // wrote counts units, and asks for a search when they are many. Who writes faster than Run searches helps it: what is on disk does not hang on whose turn
 // the system thinks it is.
-func (s *Store) wrote(units, bytes int) {
+func (s *Store) wrote(ctx context.Context, units, bytes int) {
 	s.stats.writes.Add(int64(units))
 	now := s.stats.written.Add(int64(bytes))
 	if before := s.swept.Load(); now-before >= sweepAfter && s.swept.CompareAndSwap(before, now) {
@@ -183,7 +183,7 @@ func (s *Store) wrote(units, bytes int) {
 		s.ask()
 	}
 	if s.behind() {
-		s.collect(context.Background(), helpFiles) // of closed stores nothing is collected
+		s.collect(ctx, helpFiles) // of closed stores nothing is collected
 	}
 }
 
@@ -215,7 +215,11 @@ func (s *Store) collect(ctx context.Context, files int) {
 		return
 	}
 	for _, u := range s.openTables() {
-		if err := u.compact(); err != nil && !errors.Is(err, ErrClosed) {
+		err := u.compact(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil && !errors.Is(err, ErrClosed) {
 			s.cfg.Logger.Warn("garbage among cold rows stays on disk", "dir", s.cfg.Dir, "err", err)
 			return
 		}

@@ -56,7 +56,7 @@ func TestUnits(t *testing.T) {
 			want[i][id] = unit
 			data = append(data, unit...)
 		}
-		if err := tables[i].Write(ids, data); err != nil {
+		if err := tables[i].Write(t.Context(), ids, data); err != nil {
 			t.Fatal(err)
 		}
 		ids = slices.DeleteFunc(pick(100), func(id uint32) bool { return want[i][id] == nil })
@@ -95,7 +95,7 @@ func TestUnits(t *testing.T) {
 	if err := s.Close(); err != nil || memory.Used() != 0 {
 		t.Errorf("close: %v, %d bytes in use", err, memory.Used())
 	}
-	if err := tables[0].Write([]uint32{1}, make([]byte, 48)); !errors.Is(err, cold.ErrClosed) {
+	if err := tables[0].Write(t.Context(), []uint32{1}, make([]byte, 48)); !errors.Is(err, cold.ErrClosed) {
 		t.Errorf("write after close: %v", err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
@@ -124,7 +124,7 @@ func TestSpace(t *testing.T) {
 		for i, id := range ids {
 			data[i*size] = byte(id)
 		}
-		if err := units.Write(ids, data); err != nil {
+		if err := units.Write(t.Context(), ids, data); err != nil {
 			t.Fatal(err)
 		}
 		if written += int64(len(data)); written>>20%16 == 0 {
@@ -175,7 +175,7 @@ func TestOpenEmpties(t *testing.T) {
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 0 {
 		t.Errorf("%d files, %v", len(files), err)
 	}
-	if err := s.Table().Write([]uint32{1}, make([]byte, 100)); err != nil {
+	if err := s.Table().Write(t.Context(), []uint32{1}, make([]byte, 100)); err != nil {
 		t.Error(err)
 	}
 }
@@ -185,7 +185,7 @@ func TestDamage(t *testing.T) {
 	s, dir := open(t, table.NewMemory(1<<20))
 	units := s.Table()
 	mark := bytes.Repeat([]byte("cold row"), 500)
-	if err := units.Write([]uint32{7}, mark); err != nil {
+	if err := units.Write(t.Context(), []uint32{7}, mark); err != nil {
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.vlog"))

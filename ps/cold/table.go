@@ -1,6 +1,7 @@
 package cold
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -42,7 +43,7 @@ func (u *units) appendKey(to []byte, segment uint32) []byte {
 }
 
 // Write implements table.Cold.
-func (u *units) Write(ids []uint32, data []byte) error {
+func (u *units) Write(ctx context.Context, ids []uint32, data []byte) error {
 	if err := u.write(ids, data, nil); err != nil {
 		if errors.Is(err, unix.ENOSPC) {
 			u.s.garbage.Store(true)
@@ -50,7 +51,7 @@ func (u *units) Write(ids []uint32, data []byte) error {
 		}
 		return fmt.Errorf("write %d units of table %d: %w", len(ids), u.number, err)
 	}
-	u.s.wrote(len(ids), len(data))
+	u.s.wrote(ctx, len(ids), len(data))
 	return nil
 }
 
@@ -262,8 +263,8 @@ func (u *units) segment(db *badger.DB, number uint32, visit func(segment) error)
 	})
 }
 
-// compact writes what is left of sparse segments into new ones. Those that it cannot are left for the next time.
-func (u *units) compact() (err error) {
+// compact writes what is left of sparse segments into new ones, until ctx ends. Those that it cannot are left for the next time.
+func (u *units) compact(ctx context.Context) (err error) {
 	u.mu.Lock()
 	sparse := u.places.sparse
 	u.places.sparse = nil
@@ -279,6 +280,9 @@ func (u *units) compact() (err error) {
 	for len(sparse) > 0 {
 		now := sparse[:min(len(sparse), sparseBelow*2)]
 		rest, sparse = sparse, sparse[len(now):]
+		if ctx.Err() != nil {
+			return fmt.Errorf("compact table %d: %w", u.number, context.Cause(ctx))
+		}
 		ids, from, data, err := u.left(now)
 		if err != nil {
 			return fmt.Errorf("read segments of table %d: %w", u.number, err)

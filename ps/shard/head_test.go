@@ -2,6 +2,7 @@ package shard
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -14,7 +15,7 @@ import (
 // shut is a store that takes nothing.
 type shut struct{ table.Cold }
 
-func (shut) Write([]uint32, []byte) error { return errors.New("no space left on device") }
+func (shut) Write(context.Context, []uint32, []byte) error { return errors.New("no space left on device") }
 func (shut) Close() error                 { return nil }
 
 // TestLoadWithoutCold: pages are loaded also when their rows cannot leave memory, and that is said once.

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -11,7 +12,8 @@ import (
 // name the same unit. All units of a table are of one length.
 type Cold interface {
 	// Write stores units over what is there of them: the first in the first part of data, and so on. ids ascend. It keeps none of its arguments.
-	Write(ids []uint32, data []byte) error
+	// It may have garbage freed, until ctx ends.
+	Write(ctx context.Context, ids []uint32, data []byte) error
 	// Read fills data with units that were written. A unit that is not as it was written is an error. ids ascend.
 	Read(ids []uint32, data []byte) error
 	// Close forgets the units of this table.

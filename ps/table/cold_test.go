@@ -41,7 +41,7 @@ type atticTable struct {
 	units map[uint32][]byte
 }
 
-func (c *atticTable) Write(ids []uint32, data []byte) error {
+func (c *atticTable) Write(_ context.Context, ids []uint32, data []byte) error {
 	c.a.mu.Lock()
 	defer c.a.mu.Unlock()
 	if c.a.full != nil {

@@ -61,7 +61,7 @@ func (t *Table) cool(ctx context.Context, lock Lock, need int) error {
 		lock.RLock()
 		left -= t.victims(b, min(lack, coolUnits))
 		lock.RUnlock()
-		err := b.write(r)
+		err := b.write(ctx, r)
 		lock.Lock()
 		lack -= t.release(b, err)
 		closed := t.closed
@@ -163,11 +163,11 @@ func (t *Table) choose(b *chill, unit uint32) {
 }
 
 // write brings copies of changed units to the store.
-func (b *chill) write(r *tier) error {
+func (b *chill) write(ctx context.Context, r *tier) error {
 	if len(b.dirty) == 0 {
 		return nil
 	}
-	if err := r.store.Write(b.dirty, b.data); err != nil {
+	if err := r.store.Write(ctx, b.dirty, b.data); err != nil {
 		r.failures.Add(1)
 		r.trouble.Store(&err)
 		return err
