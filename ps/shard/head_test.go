@@ -15,8 +15,10 @@ import (
 // shut is a store that takes nothing.
 type shut struct{ table.Cold }
 
-func (shut) Write(context.Context, []uint32, []byte) error { return errors.New("no space left on device") }
-func (shut) Close() error                 { return nil }
+func (shut) Write(context.Context, []uint32, []byte) error {
+	return errors.New("no space left on device")
+}
+func (shut) Close() error { return nil }
 
 // TestLoadWithoutCold: pages are loaded also when their rows cannot leave memory, and that is said once.
 func TestLoadWithoutCold(t *testing.T) {
