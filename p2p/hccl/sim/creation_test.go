@@ -3,11 +3,12 @@ package sim
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"testing"
+
+	"hcclps/p2p/p2ptest"
 )
 
 func TestCreation(t *testing.T) {
@@ -16,10 +17,10 @@ func TestCreation(t *testing.T) {
 	base := "HCCL_IF_BASE_PORT=" + port
 	scenarios(t, "creation", []scenario{
 		{name: "config"},
-		{name: "missing rank", size: 2, env: []string{quick}},
+		{name: "missing rank", size: 2, env: []string{"HCCL_SIM_SECOND_MS=30"}},
 		{name: "root gone", size: 2, env: []string{quick}},
 		{name: "ports", env: []string{base}, args: []string{port}},
-		{name: "two at once", env: []string{"HCCL_SIM_CREATE_MS=300"}},
+		{name: "two at once", env: []string{"HCCL_SIM_CREATE_MS=2000"}},
 		{name: "npu taken", size: 2, env: []string{"HCCL_SIM_HOST=test-" + port}},
 		{name: "same device", size: 2},
 		{name: "sub", size: 3},
@@ -41,17 +42,7 @@ func TestCreation(t *testing.T) {
 // basePort finds a port that is free, and so most likely are those after it.
 func basePort(t *testing.T) string {
 	t.Helper()
-	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	addr, ok := l.Addr().(*net.TCPAddr)
-	if !ok {
-		t.Fatalf("address is %v", l.Addr())
-	}
-	return strconv.Itoa(addr.Port)
+	return strconv.Itoa(p2ptest.FreeAddr(t).Port)
 }
 
 func TestCapabilityByVersion(t *testing.T) {

@@ -37,7 +37,7 @@ func TestMisuseIsCaught(t *testing.T) {
 		{name: "second thread, strict", size: 2, env: []string{"HCCL_SIM_STRICT=1"}, args: []string{"4"}},
 		{name: "two streams", size: 2},
 		{name: "destroy frees builder", size: 2},
-		{name: "destroy in use", size: 2, env: []string{"HCCL_SIM_ISSUE_MS=600"}},
+		{name: "destroy in use", size: 2, env: []string{"HCCL_SIM_ISSUE_MS=2000"}},
 		{name: "destroy under stream", size: 2},
 		{name: "destroy under stream, strict", size: 2, env: []string{"HCCL_SIM_STRICT=2"}},
 		{name: "freed buffer", size: 2},

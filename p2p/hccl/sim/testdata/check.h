@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -52,6 +53,29 @@ static inline void nap(int ms)
 {
     struct timespec t = {ms / 1000, ms % 1000 * 1000000L};
     nanosleep(&t, NULL);
+}
+
+// A thread that is soon to wait in a call says which it is, when nothing but that call is left to do.
+static inline void about_to_wait(pid_t *me) { __atomic_store_n(me, (pid_t)syscall(SYS_gettid), __ATOMIC_SEQ_CST); }
+
+// Returns when that thread has slept for some time, however late the machine has let it run.
+static inline void until_it_waits(const pid_t *thread)
+{
+    int asleep = 0;
+    for (int i = 0; asleep < 10 && i < 12000; i++) {
+        char path[64], text[512] = "";
+        pid_t id = __atomic_load_n(thread, __ATOMIC_SEQ_CST);
+        snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)id);
+        FILE *f = id == 0 ? NULL : fopen(path, "r");
+        if (f != NULL) {
+            text[fread(text, 1, sizeof(text) - 1, f)] = 0;
+            fclose(f);
+        }
+        const char *state = strrchr(text, ')'); // behind the name of the program
+        asleep = state != NULL && strncmp(state, ") S", 3) == 0 ? asleep + 1 : 0;
+        nap(10);
+    }
+    CHECK(asleep > 0);
 }
 
 static inline void share_root(const char *file, uint32_t rank, HcclRootInfo *info)

@@ -76,17 +76,17 @@ static void bad_environment(int argc, char **argv)
     SAYS(argv[5]);
 }
 
-// Run with HCCL_SIM_SECOND_MS=10: rank 1 of 3 never comes.
+// Run with HCCL_SIM_SECOND_MS=30: rank 1 of 3 never comes.
 static void missing_rank(int argc, char **argv)
 {
     (void)argc;
     struct rank r = begin(argv);
     HcclRootInfo info;
-    share_root(r.file, r.rank, &info);
     double began = seconds();
+    share_root(r.file, r.rank, &info);
     WANT(HcclCommInitRootInfo(3, &info, r.rank * 2, &r.comm), HCCL_E_INTERNAL);
     SAYS("missing ranks: 1");
-    CHECK(seconds() - began > 0.6 && seconds() - began < 100);
+    CHECK(r.rank > 0 || seconds() - began > 3.5); // 120 s from when the root began to listen
 }
 
 // The root is gone before its guest comes.
@@ -114,7 +114,7 @@ static int occupy(int port)
 static int occupy_soon(int port) // its last owner may just be leaving it
 {
     int fd = -1;
-    for (int i = 0; fd < 0 && i < 200; i++) {
+    for (int i = 0; fd < 0 && i < 12000; i++) {
         fd = occupy(port);
         if (fd < 0) nap(5);
     }
@@ -170,7 +170,7 @@ static void port_range(int argc, char **argv)
     SAYS("EI0019");
     OK(HcclCommInitRootInfo(1, &first, 0, &r.comm));
     HcclResult rc = HCCL_E_UNAVAIL;
-    for (int i = 0; rc != HCCL_SUCCESS && i < 200; i++) { // the root's thread is just closing it
+    for (int i = 0; rc != HCCL_SUCCESS && i < 12000; i++) { // the root's thread is just closing it
         rc = HcclGetRootInfo(&third);
         nap(5);
     }
@@ -204,6 +204,7 @@ static void damaged_tables(int argc, char **argv)
 
 struct creation {
     HcclRootInfo *info;
+    pid_t thread;
     HcclResult rc;
 };
 
@@ -212,6 +213,7 @@ static void *create(void *arg)
     struct creation *c = arg;
     HcclComm comm;
     OK(aclrtSetDevice(0));
+    about_to_wait(&c->thread);
     c->rc = HcclCommInitRootInfo(1, c->info, 0, &comm);
     return NULL;
 }
@@ -225,9 +227,9 @@ static void two_at_once(int argc, char **argv)
     pthread_t t;
     OK(HcclGetRootInfo(&a));
     OK(HcclGetRootInfo(&b));
-    struct creation c = {&a, HCCL_E_RESERVED};
+    struct creation c = {&a, 0, HCCL_E_RESERVED};
     CHECK(pthread_create(&t, NULL, create, &c) == 0);
-    nap(100);
+    until_it_waits(&c.thread);
     WANT(HcclCommInitRootInfo(1, &b, 0, &r.comm), HCCL_E_INTERNAL);
     SAYS("serially");
     CHECK(pthread_join(t, NULL) == 0 && c.rc == HCCL_SUCCESS);

@@ -116,14 +116,13 @@ static void two_streams(int argc, char **argv)
     part(&r);
 }
 
-static int calling; // the main thread is about to call
+static pid_t calling; // the main thread, which is about to call
 
 static void *destroy_soon(void *arg)
 {
     struct rank *r = arg;
     static int rc;
-    while (__atomic_load_n(&calling, __ATOMIC_SEQ_CST) == 0) nap(1);
-    nap(300);
+    until_it_waits(&calling);
     rc = HcclCommDestroy(r->comm); // needs no device of its own
     return &rc;
 }
@@ -138,7 +137,7 @@ static void destroy_frees_builder(int argc, char **argv)
         CHECK(pthread_create(&t, NULL, destroy_soon, &r) == 0);
         void *dev = device(64);
         double began = seconds();
-        __atomic_store_n(&calling, 1, __ATOMIC_SEQ_CST);
+        about_to_wait(&calling);
         WANT(HcclSend(dev, 8, U8, 1, r.comm, r.stream), HCCL_E_INTERNAL);
         SAYS("external request");
         CHECK(seconds() - began < 100);
@@ -158,7 +157,7 @@ static void destroy_in_use(int argc, char **argv)
     warm(&r, dev);
     if (r.rank == 0) {
         CHECK(pthread_create(&t, NULL, destroy_soon, &r) == 0);
-        __atomic_store_n(&calling, 1, __ATOMIC_SEQ_CST);
+        about_to_wait(&calling);
         OK(HcclSend(dev, 8, U8, 1, r.comm, r.stream));
         CHECK(pthread_join(t, &rc) == 0 && *(int *)rc == HCCL_E_AGAIN);
     } else {

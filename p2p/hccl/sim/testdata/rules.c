@@ -110,8 +110,12 @@ static void first_blocks(int argc, char **argv)
     size_t before, after, total;
     OK(aclrtGetMemInfo(ACL_HBM_MEM, &before, &total));
     double began = seconds();
-    if (r.rank == 0) OK(HcclSend(dev, 8, U8, 1, r.comm, r.stream));
+    if (r.rank == 0) {
+        say(&r, "sending");
+        OK(HcclSend(dev, 8, U8, 1, r.comm, r.stream));
+    }
     if (r.rank == 1) {
+        hear(&r, "sending");
         nap(300);
         OK(HcclRecv(dev, 8, U8, 0, r.comm, r.stream));
     }

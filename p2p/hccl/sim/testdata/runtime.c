@@ -142,10 +142,13 @@ static void events(int argc, char **argv)
     OK(aclrtDestroyStream(other));
 }
 
+static pid_t waits; // the thread that waits for a stream
+
 static void *waiter(void *arg)
 {
     static int rc;
     OK(aclrtSetDevice(0));
+    about_to_wait(&waits);
     rc = aclrtSynchronizeStream(arg);
     return &rc;
 }
@@ -168,13 +171,14 @@ static void aborting(int argc, char **argv)
     OK(aclrtRecordEvent(after, s));
     OK(aclrtStreamWaitEvent(other, after));
     CHECK(pthread_create(&t, NULL, waiter, s) == 0);
-    nap(100);
+    until_it_waits(&waits);
     OK(aclrtStreamAbort(s));
     CHECK(pthread_join(t, &rc) == 0 && *(int *)rc == ACL_ERROR_RT_STREAM_ABORT);
     OK(aclrtSynchronizeStream(s));
     WANT(aclrtSynchronizeStreamWithTimeout(other, 30), ACL_ERROR_RT_STREAM_SYNC_TIMEOUT);
+    waits = 0;
     CHECK(pthread_create(&t, NULL, waiter, other) == 0);
-    nap(100);
+    until_it_waits(&waits);
     OK(aclrtDeviceTaskAbort(0, 1000));
     CHECK(pthread_join(t, &rc) == 0 && *(int *)rc == ACL_ERROR_RT_DEVICE_TASK_ABORT);
     OK(aclrtStreamWaitEvent(s, never));
