@@ -46,7 +46,8 @@ func jobFlag(usage string) cli.Flag {
 // jobTable is a table of a job, over all shards.
 type jobTable struct {
 	Job    string `json:"job"`
-	Shards int    `json:"shards"` // that have said what they know
+	Shards int    `json:"shards"`         // that have said what they know
+	Fork   bool   `json:"fork,omitempty"` // on its way into the job: workers do not see it
 	wire.TableStatus
 }
 
@@ -117,7 +118,10 @@ func (a *answers) tables(job string) (tables []jobTable, missing []string, err e
 				continue
 			}
 			for _, t := range j.Tables {
-				tables = added(tables, j.Job, t)
+				tables = added(tables, j.Job, t, false)
+			}
+			for _, t := range j.Forks {
+				tables = added(tables, j.Job, t, true)
 			}
 		}
 	}
@@ -125,15 +129,19 @@ func (a *answers) tables(job string) (tables []jobTable, missing []string, err e
 	if jobs = slices.Compact(jobs); job != "" && !slices.Contains(jobs, job) {
 		return nil, nil, fmt.Errorf("job %q is unknown here: the jobs are %q", job, jobs)
 	}
-	slices.SortFunc(tables, func(a, b jobTable) int { return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(tables, func(a, b jobTable) int {
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Name, b.Name))
+	})
 	return tables, missing, nil
 }
 
 // added adds what one shard says of a table.
-func added(tables []jobTable, job string, t wire.TableStatus) []jobTable {
-	i := slices.IndexFunc(tables, func(have jobTable) bool { return have.Job == job && have.ID == t.ID })
+func added(tables []jobTable, job string, t wire.TableStatus, fork bool) []jobTable {
+	i := slices.IndexFunc(tables, func(have jobTable) bool {
+		return have.Job == job && have.Fork == fork && have.ID == t.ID && (!fork || have.Name == t.Name)
+	})
 	if i < 0 {
-		return append(tables, jobTable{Job: job, Shards: 1, TableStatus: t})
+		return append(tables, jobTable{Job: job, Shards: 1, Fork: fork, TableStatus: t})
 	}
 	have := &tables[i]
 	have.Shards++
@@ -148,10 +156,17 @@ func added(tables []jobTable, job string, t wire.TableStatus) []jobTable {
 func renderTables(w io.Writer, tables []jobTable, missing []string) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "JOB\tTABLE\tSHAPE\tROWS\tADMITTED\tREFUSED\tEVICTED\tWAITING\tBYTES\tCOLD ROWS\tCOLD BYTES\tMISSES\tADMIT\tEVICT")
+	forks := false
 	for i := range tables {
-		t := &tables[i]
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", t.Job, t.Name, shape(&t.TableStatus),
+		t, name := &tables[i], tables[i].Name
+		if t.Fork {
+			name, forks = name+" (fork)", true
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", t.Job, name, shape(&t.TableStatus),
 			t.Rows, t.Admitted, t.Refused, t.Evicted, t.Waiting, t.Bytes, t.ColdRows, t.ColdBytes, t.Misses, cmp.Or(t.Admit, "all"), cmp.Or(t.Evict, "none"))
+	}
+	if forks {
+		fmt.Fprint(tw, "\n(fork): a table of a checkpoint on its way, which workers do not see. If that was broken off, run ps-server checkpoint restore --table again as it was, or for another table under that name: it gives up what is there.\n")
 	}
 	if len(missing) > 0 {
 		fmt.Fprintf(tw, "\nno leader answered for %s\n", strings.Join(missing, ", "))

@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"hcclps/cmd/internal/program"
+	"hcclps/ps/layout"
+	"hcclps/ps/wire"
 	"hcclps/worker"
 )
 
@@ -93,6 +96,29 @@ func TestTablesAndRowsAreShown(t *testing.T) {
 	} {
 		if out, err := said(t, append([]string{"row", "get", "--servers", addr}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("row get %s: %v, want %q\n%s", args, err, want, out)
+		}
+	}
+}
+
+// A fork on its way is told from the table of that name in another job, over all shards, and what to do about it.
+func TestForksOnTheirWayAreShown(t *testing.T) {
+	fork := wire.TableStatus{Name: "copy", Dim: 2, Rows: 3}
+	a := answers{layout: layout.Layout{Shards: make([][]string, 2)}}
+	for g := range uint32(2) {
+		v := program.ServerView{Status: &wire.ServerStatus{Groups: []wire.GroupStatus{{Group: g + 1, State: "leader", Jobs: []wire.JobStatus{
+			{Job: "a", Tables: []wire.TableStatus{{ID: 1, Name: "items", Dim: 2, Rows: 5}}, Forks: []wire.TableStatus{fork, {Name: "other", Dim: 2}}},
+		}}}}}
+		a.views = append(a.views, v)
+	}
+	tables, _, err := a.tables("")
+	var out bytes.Buffer
+	if err != nil || renderTables(&out, tables, nil) != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(strings.Fields(out.String()), " ")
+	for _, want := range []string{" a copy (fork) keys x 2 6 ", " a other (fork) keys x 2 0 ", " a items keys x 2 10 ", "checkpoint restore --table again"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s\nhas no %q", out.String(), want)
 		}
 	}
 }

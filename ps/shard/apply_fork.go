@@ -67,9 +67,7 @@ func (j *job) closeForks(which func(*fork) bool) error {
 
 // fork takes a piece of a table that comes into a job. The error is a fault of this replica.
 func (s *State) fork(m *wire.Restore) (wire.Answer, error) {
-	no := func(format string, args ...any) (wire.Answer, error) {
-		return wire.Answer{Status: wire.Refused, Detail: clean(fmt.Sprintf("fork into job %q: ", m.Job) + fmt.Sprintf(format, args...))}, nil
-	}
+	no := func(format string, args ...any) (wire.Answer, error) { return refusedFork(m, format, args...) }
 	if m.Load == 0 || !wire.ValidName(m.Job) {
 		return no("a fork needs a number and a job's name")
 	}
@@ -96,11 +94,13 @@ func (s *State) fork(m *wire.Restore) (wire.Answer, error) {
 	return j.answer(wire.OK, ""), nil
 }
 
+func refusedFork(m *wire.Restore, format string, args ...any) (wire.Answer, error) {
+	return wire.Answer{Status: wire.Refused, Detail: clean(fmt.Sprintf("fork into job %q: ", m.Job) + fmt.Sprintf(format, args...))}, nil
+}
+
 // beginFork makes room for a table. Another fork that was to have its name is given up.
 func (s *State) beginFork(m *wire.Restore) (wire.Answer, error) {
-	no := func(format string, args ...any) (wire.Answer, error) {
-		return wire.Answer{Status: wire.Refused, Detail: clean(fmt.Sprintf("fork into job %q: ", m.Job) + fmt.Sprintf(format, args...))}, nil
-	}
+	no := func(format string, args ...any) (wire.Answer, error) { return refusedFork(m, format, args...) }
 	var of wire.ForkedTable
 	if err := json.Unmarshal(m.Data, &of); err != nil {
 		return no("description of the table: %v", err)
@@ -157,7 +157,7 @@ func (j *job) adopt(p *wire.Plan) error {
 	case f == nil:
 		return fmt.Errorf("make table %q of job %q of a fork: its rows are gone, though the plan was held", p.Table.Name, j.Name)
 	}
-	f.Tab.Spec.ID, f.Tab.Fork = p.Table.ID, f.Load
+	f.Tab.Spec.ID, f.Tab.Fork, f.Tab.Kept.Since = p.Table.ID, f.Load, p.T
 	j.addTable(f.Tab)
 	j.Forks = slices.DeleteFunc(j.Forks, func(o *fork) bool { return o == f })
 	return j.dropForks(p.Table.Name)

@@ -58,7 +58,7 @@ func TestForkOnItsWay(t *testing.T) {
 		}
 		return a[0]
 	}
-	plan := wire.Plan{ID: 1, Kind: wire.PlanFork, Table: testTable(1, 2), Fork: 9}
+	plan := wire.Plan{ID: 1, Kind: wire.PlanFork, T: 7, Table: testTable(1, 2), Fork: 9}
 	if a := apply(&wire.Hold{Group: 1, Job: "k", Plan: plan}); a.Status != wire.Refused {
 		t.Errorf("a plan before the end of the rows: %+v", a)
 	}
@@ -78,7 +78,7 @@ func TestForkOnItsWay(t *testing.T) {
 	}
 	s = reload(t, s)
 	made := s.jobs["k"].table(1)
-	if made == nil || made.Rows.Stats().Rows != 1 || made.Opt.Steps != 3 || len(s.jobs["k"].Forks) != 0 {
+	if made == nil || made.Rows.Stats().Rows != 1 || made.Opt.Steps != 3 || made.Kept.Since != 7 || len(s.jobs["k"].Forks) != 0 {
 		t.Fatalf("table %+v", made)
 	}
 	if a := forkPiece(t, s, 9, wire.ForkPages, data); !a.Duplicate || a.Detail != wire.RestoredWhole {

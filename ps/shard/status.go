@@ -59,6 +59,9 @@ func (g *Group) Status(waiting bool) wire.GroupStatus {
 		for _, t := range j.Tables {
 			s.Tables = append(s.Tables, t.status())
 		}
+		for _, f := range j.Forks {
+			s.Forks = append(s.Forks, f.Tab.status())
+		}
 		if waiting {
 			s.Waiting = append(g.inbox.waits(j), g.parked.waits(j)...)
 		}

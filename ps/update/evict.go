@@ -16,6 +16,7 @@ type Kept struct {
 	Evicted uint64 `json:"evicted,omitempty"` // rows
 	Time    uint64 `json:"time,omitempty"`    // the latest that was told, nanoseconds
 	Marks   []Mark `json:"marks,omitempty"`   // ascending in both; only with an eviction by time
+	Since   uint64 `json:"since,omitempty"`   // rules in steps take no row for older than this step: with it the table came, with rows
 }
 
 // Mark says that a time had come when so many steps were complete.
@@ -44,6 +45,7 @@ type evictor struct {
 	norm    float64 // squared
 	rows    uint64  // budget over all partitions; 0: none
 	round   uint64  // steps in which all partitions are looked at; 0: no rule needs it
+	since   uint32  // of Kept, during a Sweep
 	victims []uint64
 	ranked  []ranked
 }
@@ -96,11 +98,11 @@ func (t *Table) Sweep(turn, now uint64) []uint64 {
 	if e == nil {
 		return nil
 	}
-	e.victims = e.victims[:0]
+	e.victims, e.since = e.victims[:0], uint32(min(t.Kept.Since, math.MaxUint32))
 	if e.round > 0 {
 		for p := int(turn % e.round); p < partitions; p += int(e.round) {
 			e.collect(t.Rows, p, func(r *table.Row) bool { return e.outlived(r, now, int(t.Spec.Dim)) })
-			t.forget(p, func(r *table.Row) bool { return e.rule.Age > 0 && age(r, now) >= e.rule.Age })
+			t.forget(p, func(r *table.Row) bool { return e.rule.Age > 0 && e.age(r, now) >= e.rule.Age })
 		}
 		t.drop()
 	}
@@ -165,7 +167,7 @@ func (k *Kept) check() error {
 
 // outlived says whether a rule in steps, or the norm, gives a row up.
 func (e *evictor) outlived(r *table.Row, now uint64, dim int) bool {
-	old := age(r, now)
+	old := e.age(r, now)
 	switch {
 	case e.rule.Age > 0 && old >= e.rule.Age:
 		return true
@@ -182,14 +184,16 @@ func (e *evictor) outlived(r *table.Row, now uint64, dim int) bool {
 }
 
 // age is the steps since the last gradient.
-func age(r *table.Row, now uint64) uint64 { return now - min(now, uint64(r.Step)) }
+func (e *evictor) age(r *table.Row, now uint64) uint64 {
+	return now - min(now, uint64(max(r.Step, e.since)))
+}
 
 // left is the sightings of a row, halved as the rule says.
 func (e *evictor) left(r *table.Row, now uint64) uint16 {
 	if e.rule.HalfLife == 0 {
 		return r.Sightings
 	}
-	return table.Halved(r.Sightings, r.Step, uint32(min(now, math.MaxUint32)), uint32(e.rule.HalfLife))
+	return table.Halved(r.Sightings, max(r.Step, e.since), uint32(min(now, math.MaxUint32)), uint32(e.rule.HalfLife))
 }
 
 // collect adds the rows of a partition that gone is true of to the victims.

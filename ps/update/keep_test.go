@@ -289,3 +289,20 @@ func TestKeepingIsTheSameInParts(t *testing.T) {
 		}
 	}
 }
+
+// Rows that came with the table are no older than the table, by any rule in steps.
+func TestRowsThatCameAgeFromThen(t *testing.T) {
+	for _, rule := range []string{"ttl:4steps", "lfu:4"} {
+		for _, c := range []struct{ since, gone uint64 }{{0, 20}, {20, 24}, {30, 34}} {
+			tab := keeping(t, "", rule)
+			step(t, tab, 0, 7)
+			tab.Kept.Since = c.since
+			for now := uint64(20); now <= 40; now++ {
+				tab.Sweep(now, now)
+				if there := rows(tab, 7) != "[]"; there != (now < c.gone) {
+					t.Errorf("%s, since step %d: after step %d a row of step 1 is there: %v", rule, c.since, now, there)
+				}
+			}
+		}
+	}
+}

@@ -199,6 +199,7 @@ type JobStatus struct {
 	Workers   []WorkerStatus `json:"workers"`
 	Waiting   []Wait         `json:"waiting,omitempty"`
 	Tables    []TableStatus  `json:"tables,omitempty"`
+	Forks     []TableStatus  `json:"forks,omitempty"` // tables of a checkpoint on their way into the job, that workers do not see; they have no ID yet
 }
 
 // TableStatus is a table on a replica.
