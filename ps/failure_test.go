@@ -34,6 +34,29 @@ func (c *cluster) leader(group uint32) int {
 	return -1
 }
 
+// caughtUp waits until a server has applied what any has: a push is
+// acknowledged when some have it.
+func (c *cluster) caughtUp(i int) {
+	c.t.Helper()
+	want := map[uint32]uint64{}
+	for _, n := range c.nodes {
+		for _, g := range n.server.Status(false).Groups {
+			want[g.Group] = max(want[g.Group], g.Applied)
+		}
+	}
+	for range 1000 {
+		<-time.After(50 * time.Millisecond) // Raft counts what the state machine is given
+		behind := false
+		for _, g := range c.nodes[i].server.Status(false).Groups {
+			behind = behind || g.Applied < want[g.Group]
+		}
+		if !behind {
+			return
+		}
+	}
+	c.t.Fatalf("server %d is behind: %v", i+1, want)
+}
+
 func TestLeadersDieBetweenPushes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -193,6 +216,7 @@ func TestDamagedFilesAreNamedAndTheOthersGoOn(t *testing.T) {
 				c.startAll()
 				s := c.open("a", 0, asp1)
 				s.push()
+				c.caughtUp(1)
 				if err := c.nodes[1].server.Snapshot(t.Context()); err != nil {
 					t.Fatal(err)
 				}
