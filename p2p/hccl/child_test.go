@@ -25,7 +25,7 @@ func child(t *testing.T, env ...string) bool {
 	if os.Getenv(childVar) != "" {
 		return true
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=60s", "-test.v")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=5m", "-test.v")
 	cmd.Env = append(os.Environ(), childVar+"=1", acl.EnvLib+"="+simLib)
 	cmd.Env = append(cmd.Env, env...)
 	out, err := cmd.CombinedOutput()

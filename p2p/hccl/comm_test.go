@@ -50,7 +50,7 @@ func TestCommOnEveryChip(t *testing.T) {
 	} {
 		t.Run(env[0]+","+env[1], func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestComm$", "-test.timeout=60s")
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestComm$", "-test.timeout=5m")
 			cmd.Env = append(os.Environ(), acl.EnvLib+"="+simLib, "HCCL_SIM_STRICT=1")
 			cmd.Env = append(cmd.Env, env...)
 			if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("PASS")) {
