@@ -213,7 +213,7 @@ func (s spot) storeBytes(q reg.VecVirtual, p reg.Register) {
 	}
 }
 
-// decodeInt8 also adds, if it is told to.
+// decodeInt8 also adds, if it is told to. What it adds to is read first: read after the bytes are widened, with 512 bits and out of memory, it takes a fifth longer.
 func decodeInt8(s isa, add bool) {
 	name := "decodeInt8"
 	if add {
@@ -226,6 +226,10 @@ func decodeInt8(s isa, add bool) {
 		VBROADCASTSS(Mem{Base: src}, scale)
 		ADDQ(Imm(4), src)
 		s.each("", n, true, func(at spot) {
+			var sum reg.VecVirtual
+			if add {
+				sum = at.load(dst)
+			}
 			v := s.vector()
 			if at.mask != nil {
 				VPMOVSXBD_Z(at.at(src, 1), at.mask, v)
@@ -235,10 +239,10 @@ func decodeInt8(s isa, add bool) {
 			VCVTDQ2PS(v, v)
 			VMULPS(scale, v, v)
 			if add {
-				at.addTo(dst, v)
-			} else {
-				at.store(v, dst)
+				VADDPS(v, sum, sum)
+				v = sum
 			}
+			at.store(v, dst)
 		})
 		s.advance(src, dst)
 	})
