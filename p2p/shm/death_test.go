@@ -15,7 +15,7 @@ import (
 )
 
 // patience bounds how long the death of a peer may go unnoticed.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // leavesNothing checks, when all other cleanups are done, that no shared memory is mapped or open.
 func leavesNothing(t *testing.T) {
