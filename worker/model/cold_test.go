@@ -30,9 +30,10 @@ var (
 	coldSteps = flag.Int("cold-steps", 12, "TestCold: batches")
 	coldTimes = flag.Int64("cold-times", 5, "TestCold: size of the table, by that of the memory for tables")
 
-	coldServer = flag.String("cold-server", "", "TestColdServer: `ADDRESS` of a server without replication")
-	coldPID    = flag.Int("cold-pid", 0, "TestColdServer: number of that server's `PROCESS`, whose files and CPU are counted; 0: they are not")
-	coldReport = flag.String("cold-report", "", "TestColdServer: `FILE` of the report")
+	coldServer  = flag.String("cold-server", "", "TestColdServer: `ADDRESS` of a server without replication")
+	coldPID     = flag.Int("cold-pid", 0, "TestColdServer: number of that server's `PROCESS`, whose files and CPU are counted; 0: they are not")
+	coldTrained = flag.String("cold-trained", "", "TestColdServer: `FILE` that is made when it has trained, before all rows are read for the digest")
+	coldReport  = flag.String("cold-report", "", "TestColdServer: `FILE` of the report")
 )
 
 // TestCold trains a deep model on a click log whose ids follow Zipf's law, 1.1, with a table in memory and with one of several times the memory for
@@ -79,11 +80,7 @@ func TestColdServer(t *testing.T) {
 		}
 		return s
 	})
-	report, err := json.Marshal(r)
-	if err == nil {
-		err = os.WriteFile(*coldReport, append(report, '\n'), 0o600)
-	}
-	if err != nil {
+	if err := os.WriteFile(*coldReport, []byte(r.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -144,6 +141,15 @@ type coldRun struct {
 	CPU        float64 `json:"cpu"`
 }
 
+// String is a line of JSON.
+func (r coldRun) String() string {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b) + "\n"
+}
+
 // trainLocally trains on a server in this process; memory is that of tables, 0 for more than enough.
 func (l *clickLog) trainLocally(t *testing.T, memory int64) coldRun {
 	t.Helper()
@@ -192,6 +198,11 @@ func (l *clickLog) train(t *testing.T, c *worker.Client, status func() wire.Serv
 	if used := processUse(t, *coldPID); *coldPID != 0 {
 		out.CPU = (used.cpu - process.cpu) / n
 		out.ReadTimes, out.WriteTimes = (used.read-process.read)/max(1, n*out.Read), (used.written-process.written)/max(1, n*out.Written)
+	}
+	if *coldTrained != "" {
+		if err := os.WriteFile(*coldTrained, []byte(out.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if out.Digest, err = c.Digest(t.Context()); err != nil {
 		t.Fatal(err)
