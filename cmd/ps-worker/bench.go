@@ -154,11 +154,25 @@ func withPair(ctx context.Context, cfg pairbench.Config, f func(context.Context,
 	if err == nil {
 		err = p.Do(ctx, func(ctx context.Context) error { return f(ctx, p) })
 	}
+	return joinEnd(ctx, err, ended, cancel)
+}
+
+// joinEnd waits for the end of the other process, which is without connections by now, and ends it if it stays after an error. What killed it stands first.
+func joinEnd(ctx context.Context, err error, ended <-chan error, cancel context.CancelCauseFunc) error {
+	var stays <-chan time.Time // never, where all is well
 	if err != nil {
-		cancel(err) // kills it
+		stays = time.After(5 * time.Second)
 	}
-	if end := <-ended; err == nil || !errors.Is(err, context.Cause(ctx)) {
-		err = errors.Join(err, end)
+	select {
+	case end := <-ended:
+		died, ok := errors.AsType[*exec.ExitError](end)
+		killed := ok && !died.Exited() && errors.Is(context.Cause(ctx), end) // and not because ctx ended
+		if err == nil || killed && !errors.Is(err, end) {
+			err = errors.Join(end, err)
+		}
+	case <-stays:
+		cancel(err)
+		_ = <-ended // it was this process that killed it
 	}
 	return err
 }

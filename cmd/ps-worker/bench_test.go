@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -63,5 +66,33 @@ func TestUsageOfBench(t *testing.T) {
 		if code != 2 || !strings.Contains(stderr, c.says) {
 			t.Errorf("%q: exit %d, %q: want 2 and %q", c.args, code, stderr, c.says)
 		}
+	}
+}
+
+// What killed the other process of a measurement is the first cause, unless it was the end of this one.
+func TestWhatKilledTheOtherProcessStandsFirst(t *testing.T) {
+	killed := exec.CommandContext(t.Context(), "sh", "-c", "kill -KILL $$").Run()
+	failed, interrupted := errors.New("peer lost"), errors.New("interrupt")
+	for name, c := range map[string]struct{ err, cause, end, want error }{
+		"all is well":   {},
+		"it fails":      {err: failed},
+		"it is killed":  {failed, killed, killed, errors.Join(killed, failed)},
+		"we are ended":  {failed, interrupted, killed, failed},
+		"its end alone": {nil, killed, killed, killed},
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		if c.cause != nil {
+			cancel(c.cause)
+		}
+		ended := make(chan error, 1)
+		ended <- c.end
+		want := c.want
+		if want == nil {
+			want = c.err
+		}
+		if got := joinEnd(ctx, c.err, ended, cancel); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+		cancel(nil)
 	}
 }

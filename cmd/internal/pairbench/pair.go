@@ -250,7 +250,7 @@ func Together(ctx context.Context) *Pair {
 const lastWords = 30 * time.Second
 
 // Do runs the Comm beside f and returns when both have ended. What f returns counts more than how the Comm ends after it; why the Comm or ctx ended
-// before it stands in front.
+// before it stands in front, unless f met that itself.
 func (p *Pair) Do(ctx context.Context, f func(ctx context.Context) error) error {
 	silence := func() {
 		if p.control != nil {
@@ -278,7 +278,7 @@ func (p *Pair) Do(ctx context.Context, f func(ctx context.Context) error) error 
 	}()
 	err := f(ctx)
 	close(done)
-	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) && !errors.Is(err, p2p.ErrPeer) && !errors.Is(err, p2p.ErrClosed) {
 		err = errors.Join(cause, err)
 	}
 	if p.chunked != nil {
