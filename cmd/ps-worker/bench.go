@@ -172,7 +172,7 @@ func joinEnd(ctx context.Context, err error, ended <-chan error, cancel context.
 		}
 	case <-stays:
 		cancel(err)
-		_ = <-ended // it was this process that killed it
+		<-ended //nolint:errcheck // it was this process that killed it
 	}
 	return err
 }
