@@ -21,8 +21,9 @@ const (
 	SHM                       // straight from and to memory that all ranks have mapped; see Config.Shared
 	Bruck                     // twice as many parts in every step, for any number of ranks
 	Natively                  // what the backend has itself; see Config.Native
+	NHR                       // as many steps as Bruck, the most parts to the nearest rank
 
-	lastAlgorithm = Natively
+	lastAlgorithm = NHR
 )
 
 // String is HCCL's token, which ParseAlgorithms reads.
@@ -46,6 +47,8 @@ func (a Algorithm) String() string {
 		return "NB"
 	case Natively:
 		return "native"
+	case NHR:
+		return "NHR"
 	default:
 		return fmt.Sprintf("algorithm(%d)", uint8(a))
 	}
@@ -70,9 +73,9 @@ func (c Choice) String() string {
 func supports(o Op) []Algorithm {
 	switch o {
 	case AllReduce, Reduce:
-		return []Algorithm{Ring, HalvingDoubling, Mesh, Tree, SHM, Bruck, Natively}
+		return []Algorithm{Ring, HalvingDoubling, Mesh, Tree, SHM, Bruck, NHR, Natively}
 	case ReduceScatter, AllGather:
-		return []Algorithm{Ring, HalvingDoubling, Mesh, SHM, Bruck, Natively}
+		return []Algorithm{Ring, HalvingDoubling, Mesh, SHM, Bruck, NHR, Natively}
 	case Broadcast:
 		return []Algorithm{Ring, Mesh, Tree, HalvingDoubling, SHM, Natively} // HalvingDoubling is the binomial tree too
 	case AlltoAll:
@@ -98,7 +101,7 @@ type Algorithms map[Op]Choice
 
 // ParseAlgorithms reads pinned algorithms in the syntax of HCCL_ALGO: operations parted by "/", each "op=algorithm" or
 // "op=level0:inside;level1:between", without "op=" for all that can. Operations are allreduce, reducescatter, allgather, broadcast, reduce, scatter,
-// gather, alltoall, alltoallv, barrier and sparsereduce (mesh: rows go to all, pairwise: to owners and back); algorithms are ring, H-D_R, NB, mesh (or fullmesh), tree, pairwise, shm, native and NA, which leaves the choice open.
+// gather, alltoall, alltoallv, barrier and sparsereduce (mesh: rows go to all, pairwise: to owners and back); algorithms are ring, H-D_R, NB, NHR, mesh (or fullmesh), tree, pairwise, shm, native and NA, which leaves the choice open.
 // A name in the wrong case is taken too, one that there is none of is a *NameError. What an operation cannot be done by is an error, not another algorithm.
 func ParseAlgorithms(s string) (Algorithms, error) {
 	all := make(Algorithms)

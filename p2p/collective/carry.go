@@ -58,6 +58,8 @@ func reduceScatter(t team, a Algorithm, v vector, src, out []byte, parts cut) er
 		return meshReduceScatter(t, v, src, out, parts)
 	case a == Bruck:
 		return bruckReduceScatter(t, v, src, out, parts)
+	case a == NHR:
+		return nhrReduceScatter(t, v, src, out, parts)
 	case a == HalvingDoubling:
 		return halvingReduceScatter(t, v, src, out, parts)
 	default:
@@ -76,6 +78,8 @@ func allGather(t team, a Algorithm, v vector, data []byte, parts cut) error {
 		return meshAllGather(t, data, parts)
 	case a == Bruck:
 		return bruckAllGather(t, v, data, parts)
+	case a == NHR:
+		return nhrAllGather(t, v, data, parts)
 	case a == HalvingDoubling:
 		return halvingAllGather(t, v, data, parts)
 	default:

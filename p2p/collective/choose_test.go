@@ -31,6 +31,9 @@ func TestCosts(t *testing.T) {
 		{ReduceScatter, HalvingDoubling, 6, false, 4, 6*frac(3, 4) + 6 + 1, 6*frac(3, 4) + 6},
 		{ReduceScatter, Mesh, 8, false, 1, 1, 7},
 		{ReduceScatter, Ring, 8, true, 1, 1, 7},
+		{AllReduce, NHR, 6, false, 6, 10, 5},
+		{ReduceScatter, NHR, 6, false, 3, 5, 5},
+		{AllGather, NHR, 6, false, 3, 5, 0},
 		{AllGather, Ring, 8, false, 7, 7, 0},
 		{AllGather, HalvingDoubling, 8, false, 3, 7, 0},
 		{AllGather, Mesh, 8, false, 1, 1, 0},
@@ -152,7 +155,7 @@ func TestParseAlgorithms(t *testing.T) {
 	for _, s := range []string{
 		"allreduce", "allreduce=", "allreduce=rings", "sum=ring", "scatter=ring", "allreduce=pairwise", "allgather=level0:mesh;level1:ring",
 		"allreduce=level0:mesh", "allreduce=level0:mesh;level1:NA", "allreduce=level2:ring", "allreduce=level3:ring", "allreduce=ring/allreduce=mesh",
-		"allreduce=level1", "=ring", "NHR",
+		"allreduce=level1", "=ring", "NHR_V1",
 	} {
 		if got, err := ParseAlgorithms(s); err == nil {
 			t.Errorf("%q parsed as %v", s, got)

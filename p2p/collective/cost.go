@@ -148,6 +148,8 @@ func costReduceScatter(l Link, w work, a Algorithm) float64 {
 		return seconds
 	case a == Bruck:
 		return log2(w.ranks)*l.Alpha.Seconds() + share/l.Bandwidth + share/l.Reduce + l.halved(n, power(w.ranks)) + l.greet(n/2, int(log2(w.ranks)))
+	case a == NHR:
+		return costReduceScatter(l, w, Bruck) + l.scattered(w.ranks)
 	case a == Ring:
 		return (p-1)*(l.step(n/p, n/p)+l.cut(n/p)) + l.greet(n/p, 1)
 	default:
@@ -169,6 +171,8 @@ func costAllGather(l Link, w work, a Algorithm) float64 {
 		return seconds
 	case Bruck:
 		return log2(w.ranks)*l.Alpha.Seconds() + (p-1)/p*n/l.Bandwidth + l.halved(n, power(w.ranks))
+	case NHR:
+		return costAllGather(l, w, Bruck) + l.scattered(w.ranks)
 	case Ring:
 		return (p - 1) * (l.step(n/p, 0) + l.cut(n/p))
 	default:
@@ -208,12 +212,17 @@ func (l Link) halved(n, q float64) (seconds float64) {
 	return seconds
 }
 
+// scattered is the seconds that a message for each part takes more than one for each step.
+func (l Link) scattered(ranks int) float64 {
+	return (float64(ranks-1) - log2(ranks)) * l.Post.Seconds()
+}
+
 // contacts is to how many peers a rank sends in an AllGather.
 func contacts(a Algorithm, ranks int) int {
 	switch a {
 	case Mesh:
 		return ranks - 1
-	case HalvingDoubling, Bruck:
+	case HalvingDoubling, Bruck, NHR:
 		return int(log2(ranks))
 	default:
 		return 1

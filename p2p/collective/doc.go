@@ -27,6 +27,7 @@
 //	ring       neighbours in a circle, in pieces            allreduce reducescatter allgather broadcast reduce
 //	H-D_R      recursive halving and doubling               the same; of a broadcast it is the tree
 //	NB         Bruck's, for any number of ranks             allreduce reducescatter allgather reduce
+//	NHR        as many steps, the most bytes to the nearest the same
 //	mesh       every rank with every other at once          all but barrier
 //	tree       binomial, whole messages; for tiny ones      allreduce broadcast reduce barrier
 //	pairwise   one partner at a time                        alltoall alltoallv

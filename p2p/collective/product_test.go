@@ -179,8 +179,8 @@ func configs(op collective.Op, ranks int) map[string]func(int, *collective.Confi
 		}
 	}
 	for _, order := range []bool{false, true} {
-		for a := collective.Ring; a <= collective.Bruck; a++ {
-			if a == collective.SHM { // has tests of its own
+		for a := collective.Ring; a <= collective.NHR; a++ {
+			if a == collective.SHM || a == collective.Natively { // they have tests of their own
 				continue
 			}
 			spec := fmt.Sprintf("%v=%v", op, a)
@@ -227,7 +227,7 @@ func TestReductions(t *testing.T) {
 // Every algorithm works within hosts beside every one between them.
 func TestEveryPairOfLevels(t *testing.T) {
 	const ranks = 7
-	algorithms := []collective.Algorithm{collective.Ring, collective.HalvingDoubling, collective.Mesh, collective.Tree, collective.Bruck}
+	algorithms := []collective.Algorithm{collective.Ring, collective.HalvingDoubling, collective.Mesh, collective.Tree, collective.Bruck, collective.NHR}
 	hosts := append(hostsOf(ranks), hostsOf(6)...) // uneven, then even
 	for i, host := range hosts {
 		for _, level0 := range algorithms {
@@ -236,8 +236,8 @@ func TestEveryPairOfLevels(t *testing.T) {
 					w := newWorld(t, len(host), func(_ int, c *collective.Config) {
 						choice := collective.Choice{Level0: level0, Level1: level1}
 						c.Algorithms = collective.Algorithms{collective.AllReduce: choice, collective.Reduce: choice, collective.Broadcast: choice}
-						if level0 == collective.Bruck || level1 == collective.Bruck {
-							delete(c.Algorithms, collective.Broadcast) // it has no such
+						if max(level0, level1) >= collective.Bruck {
+							delete(c.Algorithms, collective.Broadcast) // they have no such
 						}
 						c.Hosts, c.RankOrder, c.Piece = host, order, 64
 					})
