@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -195,8 +196,10 @@ func TestClusterOverTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	var addrs []string
-	for range 3 {
-		addrs = append(addrs, p2ptest.FreeAddr(t).String())
+	for len(addrs) < 3 {
+		if a := p2ptest.FreeAddr(t).String(); !slices.Contains(addrs, a) {
+			addrs = append(addrs, a)
+		}
 	}
 	local, err := ps.NewLocal(ps.LocalConfig{Dir: t.TempDir(), Network: network, Addrs: addrs, LogBudget: 4 << 20, Shards: 1, Durability: ps.QuorumDisk})
 	if err != nil {
