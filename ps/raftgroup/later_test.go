@@ -41,6 +41,31 @@ func TestSnapshotIsPutOff(t *testing.T) {
 	})
 }
 
+// One that is due is taken when what put it off is over, and not at the next look.
+func TestSnapshotResumes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsm := &counter{}
+		fsm.later.Store(1 << 40)
+		m := newMember(t, t.TempDir(), "a", []string{"a"}, fsm)
+		m.awaitLeader()
+		for range 25 { // as above
+			if err := m.add(1, 100<<10); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		for range 3 { // nothing is applied meanwhile
+			before := fsm.later.Load()
+			m.node.Resume()
+			synctest.Wait()
+			if after := fsm.later.Load(); before == 1<<40 || after != before-1 {
+				t.Errorf("asked %d times for a snapshot before, %d times after", 1<<40-before, 1<<40-after)
+			}
+		}
+		m.end()
+	})
+}
+
 // warnings is what has been logged so far.
 type warnings struct {
 	mu sync.Mutex

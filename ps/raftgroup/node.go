@@ -101,6 +101,7 @@ type Node struct {
 	elections atomic.Uint64
 	grown     chan struct{}         // the log passed its snapshot threshold
 	threshold atomic.Int64          // bytes
+	resume    chan struct{}         // what put a snapshot off may be over
 	later     atomic.Pointer[error] // of the last snapshot, if it was put off
 	failOnce  sync.Once
 	failed    chan struct{}
@@ -113,7 +114,7 @@ func New(cfg Config) (*Node, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, grown: make(chan struct{}, 1), failed: make(chan struct{})}
+	n := &Node{cfg: cfg, grown: make(chan struct{}, 1), resume: make(chan struct{}, 1), failed: make(chan struct{})}
 	_, budget := cfg.Log.Bytes()
 	n.threshold.Store(budget / 2)
 	return n, nil

@@ -176,13 +176,16 @@ func (n *Node) lead(ctx context.Context, r *raft.Raft) (end func()) {
 func (n *Node) compact(ctx context.Context) error {
 	tick := time.NewTicker(recheck)
 	defer tick.Stop()
+	grown := n.grown
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-n.grown:
+		case <-grown:
+		case <-n.resume:
 		case <-tick.C:
 		}
+		grown = n.grown
 		if used, _ := n.cfg.Log.Bytes(); used <= n.threshold.Load() {
 			continue
 		}
@@ -195,10 +198,15 @@ func (n *Node) compact(ctx context.Context) error {
 		default:
 			n.cfg.Logger.Warn("snapshot failed; the log keeps growing until one succeeds", "group", n.cfg.Group, "err", err)
 		}
-		select { // not again at once: the disk may be full
-		case <-ctx.Done():
-		case <-tick.C:
-		}
+		grown = nil // not again at once: the disk may be full
+	}
+}
+
+// Resume says that what put a snapshot off, or ended it, is over: one that is due is taken at once.
+func (n *Node) Resume() {
+	select {
+	case n.resume <- struct{}{}:
+	default:
 	}
 }
 

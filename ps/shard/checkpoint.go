@@ -48,6 +48,7 @@ type part struct {
 
 	mu     sync.Mutex
 	given  error                   // up: why
+	out    bool                    // all pages are written, if not synced
 	cancel context.CancelCauseFunc // of the writing, once it has begun
 	state  wire.CheckpointPart
 	writer *checkpoint.Writer // once it has begun
@@ -69,10 +70,25 @@ func newSaving() *saving {
 func (s *saving) holds() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.part; p != nil && !p.over() && !p.isGivenUp() {
+	if p := s.part; p != nil && p.reads() {
 		return p.cut.ID
 	}
 	return 0
+}
+
+// reads says whether there are pages to be read.
+func (p *part) reads() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.over() && !p.out && p.given == nil
+}
+
+// letGo is called when all pages are out: the tables are free, for the next snapshot, while what is written is synced.
+func (p *part) letGo() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.out = true
+	p.pages.Release()
 }
 
 func (p *part) over() bool {
@@ -94,11 +110,11 @@ func (s *saving) lead(yes bool) {
 	}
 }
 
-// slow gives up the part under way, if there is one: steps wait for it.
+// slow gives up the part whose pages are being read, if there is one: steps wait for it.
 func (s *saving) slow(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.part; p != nil && !p.over() {
+	if p := s.part; p != nil && p.reads() {
 		p.giveUp(why)
 	}
 }
@@ -223,12 +239,6 @@ func (p *part) giveUp(why error) {
 	if p.pages != nil {
 		p.pages.Release()
 	}
-}
-
-func (p *part) isGivenUp() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.given != nil
 }
 
 func (p *part) fail(err error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"hcclps/checkpoint"
 	"hcclps/ps/table"
 )
 
@@ -29,6 +30,37 @@ func TestBasesAreOfTheirJob(t *testing.T) {
 	}
 	if len(s.bases) != 4 {
 		t.Errorf("%d bases are remembered, want the two newest of each job: %v", len(s.bases), s.bases)
+	}
+}
+
+// A part whose pages are all written holds no table, while it is made durable, and is not given up for steps that wait.
+func TestPartThatIsOutLetsTablesGo(t *testing.T) {
+	t.Parallel()
+	rows, err := table.New(table.Spec{Dim: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	p := partOfJob("a", 1, 0)
+	p.pages.tables = []captured{{pages: rows.Capture()}}
+	s := newSaving()
+	s.part = p
+	ctx, cancel, err := p.begin(t.Context())
+	defer cancel(nil)
+	if err != nil || s.holds() != 1 {
+		t.Fatalf("begin: %v, holds %d", err, s.holds())
+	}
+	p.letGo()
+	if c := rows.Capture(); c == nil || s.holds() != 0 {
+		t.Errorf("the table is still held, by %d", s.holds())
+	}
+	s.slow(errSlow)
+	if err := p.finish(checkpoint.Part{}); err != nil || ctx.Err() != nil {
+		t.Errorf("finish: %v, %v", err, context.Cause(ctx))
+	}
+	s.keep(p) // its epochs are known still
+	if b := s.bases[1]; b.epochs[0] != 1 {
+		t.Errorf("kept: %+v", b)
 	}
 }
 

@@ -59,6 +59,7 @@ func (g *Group) clear(p *part) {
 // write brings a part into the folder. A part that is not done is taken back;
 // one that is may be committed any moment.
 func (g *Group) write(ctx context.Context, p *part) {
+	defer g.log.Resume()
 	defer close(p.ended)
 	defer p.pages.Release()
 	began := time.Now()
@@ -108,6 +109,8 @@ func (g *Group) writePart(ctx context.Context, p *part) error {
 			return err
 		}
 	}
+	p.letGo()
+	g.log.Resume()
 	if p.since == nil {
 		if err := w.DropRest(); err != nil {
 			return err

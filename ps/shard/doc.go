@@ -48,8 +48,8 @@
 // step until all shards have captured (wire.CheckpointGo). A goroutine of Run writes the part. All
 // of that but the cut is soft: a new leader captures if it is not too late, else the
 // meta group abandons the checkpoint. A table has one capture at a time: a snapshot under
-// way is given up for a checkpoint, and waits while one is written; when the log is half
-// full, the part is written as fast as it can be.
+// way is given up for a checkpoint, and waits until the part's pages are written, if not synced;
+// when the log is half full, the part is written as fast as it can be.
 //
 // A job comes back from a checkpoint through the log (apply_restore.go): its head,
 // put together from those of all shards (MergeHeads), then pages of rows.

@@ -71,6 +71,8 @@ type replica interface {
 	Barrier(ctx context.Context) error
 	Leading() (term uint64, ok bool)
 	Status() raftgroup.Status
+	// Resume is called when a snapshot that was put off can be taken.
+	Resume()
 	Fail(err error)
 }
 

@@ -104,6 +104,9 @@ func (s *scratch) Barrier(context.Context) error { return nil }
 // Leading is true while Run runs.
 func (s *scratch) Leading() (term uint64, ok bool) { return 1, s.lead.Load() }
 
+// Resume does nothing: there are no snapshots.
+func (*scratch) Resume() {}
+
 // Fail ends Run with err.
 func (s *scratch) Fail(err error) {
 	select {
