@@ -39,7 +39,8 @@ type processes struct {
 	stopping       bool
 
 	mu       sync.Mutex
-	lost     int // workers that died so
+	lost     int   // workers that died so
+	broken   error // how the first worker failed that was never started again; nil: none has
 	children map[string]*child
 	json     []byte // rank 0's line of JSON, which report prints with more in it
 }
@@ -195,6 +196,7 @@ func (all *processes) waitFor(ctx context.Context, names []string) error {
 			if failed == nil || c.last {
 				failed = all.failure(c)
 			}
+			all.fault(c)
 			if !met || c.last || misused(c.err) {
 				return failed
 			}
@@ -212,6 +214,16 @@ func (all *processes) waitFor(ctx context.Context, names []string) error {
 		return nil
 	}
 	return failed
+}
+
+// fault notes a worker that has failed by itself: one that was started again may have come when the job was over.
+func (all *processes) fault(c *child) {
+	err := all.failure(c)
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if c.restarts == 0 && all.broken == nil {
+		all.broken = err
+	}
 }
 
 // failure says how a worker ended.

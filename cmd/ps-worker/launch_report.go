@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +24,13 @@ func (l *launcher) report(k *killer, w *watcher) error {
 	if err != nil {
 		return err
 	}
+	alone := r.Rank != 0 // nobody has printed it
+	if alone {
+		if l.procs.broken != nil {
+			return fmt.Errorf("no worker ended as rank 0, which evaluates: %w", l.procs.broken)
+		}
+		l.procs.log.Warn("rank 0 was killed after the last step and before its report: this is that of the next rank, without the test part", "rank", r.Rank, "worker", r.Worker)
+	}
 	r.LeaderKills, r.WorkerKills, r.Recovery = &k.leaders, &k.workerKill, k.recovery()
 	elections := uint64(0)
 	if w != nil {
@@ -32,6 +40,11 @@ func (l *launcher) report(k *killer, w *watcher) error {
 	if r.AsJSON {
 		r.AsJSON = false
 		return json.NewEncoder(l.c.App.Writer).Encode(r)
+	}
+	if alone {
+		if err := r.text(l.c.App.Writer); err != nil {
+			return err
+		}
 	}
 	if k.leaders+k.workerKill == 0 {
 		return nil
@@ -43,17 +56,12 @@ func (l *launcher) report(k *killer, w *watcher) error {
 	return nil
 }
 
-// merged is the report of the rank that was 0 at the end, which knows what the job came to, with what the others counted added to it.
+// merged is the report of the rank that was 0 at the end, which knows what the job came to, with what the others counted added to it. If that was killed
+// when all had trained, it is that of the lowest rank there is.
 func merged(reports []report) (report, error) {
-	first := slices.IndexFunc(reports, func(r report) bool { return r.Rank == 0 })
-	if first < 0 {
-		return report{}, errors.New("no worker ended as rank 0: there is no report")
-	}
-	r := reports[first]
-	for i, o := range reports {
-		if i == first {
-			continue
-		}
+	reports = slices.SortedStableFunc(slices.Values(reports), func(a, b report) int { return cmp.Compare(a.Rank, b.Rank) })
+	r := reports[0]
+	for _, o := range reports[1:] {
 		r.Rows += o.Rows
 		r.SamplesPerS += o.SamplesPerS
 		r.Retried += o.Retried
@@ -61,7 +69,7 @@ func merged(reports []report) (report, error) {
 		r.PeakRSS = max(r.PeakRSS, o.PeakRSS)
 		r.LongestGapMS = max(r.LongestGapMS, o.LongestGapMS)
 		if o.Digest != "" && o.Digest != r.Digest {
-			return r, fmt.Errorf("rank %d ends with parameters of digest %s, rank 0 with %s: workers have come apart", o.Rank, o.Digest, r.Digest)
+			return r, fmt.Errorf("rank %d ends with parameters of digest %s, rank %d with %s: workers have come apart", o.Rank, o.Digest, r.Rank, r.Digest)
 		}
 	}
 	return r, nil

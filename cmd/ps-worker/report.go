@@ -71,8 +71,12 @@ func (j *job) report(ctx context.Context, client *worker.Client, m worker.Model,
 	var err error
 	switch {
 	case client.Rank() == 0:
-		err = j.judge(ctx, client, m, &r)
-	case j.cfg.Mode == worker.AllReduce, j.cfg.Mode == worker.Hybrid && os.Getenv(reportDirEnv) != "": // launch compares
+		if err = j.count(ctx, client, &r); err == nil {
+			err = j.judge(ctx, client, m, &r)
+		}
+	case j.cfg.Mode == worker.AllReduce: // launch compares, and takes this report if it has none of rank 0
+		err = j.count(ctx, client, &r)
+	case j.cfg.Mode == worker.Hybrid && os.Getenv(reportDirEnv) != "":
 		r.Digest, err = client.Digest(ctx)
 	}
 	if err != nil {
@@ -82,8 +86,8 @@ func (j *job) report(ctx context.Context, client *worker.Client, m worker.Model,
 	return r, nil
 }
 
-func (j *job) judge(ctx context.Context, client *worker.Client, m worker.Model, r *report) error {
-	var err error
+// count adds what the parameters are, and how they came about.
+func (j *job) count(ctx context.Context, client *worker.Client, r *report) (err error) {
 	if r.Digest, err = client.Digest(ctx); err != nil {
 		return err
 	}
@@ -104,6 +108,11 @@ func (j *job) judge(ctx context.Context, client *worker.Client, m worker.Model, 
 	default:
 		r.Reproducible = true
 	}
+	return nil
+}
+
+// judge adds what the test part says.
+func (j *job) judge(ctx context.Context, client *worker.Client, m worker.Model, r *report) error {
 	if j.test == nil {
 		return nil
 	}
