@@ -41,10 +41,10 @@ func launchCommand() *cli.Command {
 		Flags: slices.Concat([]cli.Flag{
 			&cli.IntFlag{Name: "workers", Aliases: []string{"n"}, Value: 1, Usage: "worker processes", EnvVars: env("workers")},
 			&cli.IntFlag{Name: "servers", Value: 3, Usage: "server processes; 0: none, for train --mode allreduce", EnvVars: env("launch-servers")},
-			&cli.IntFlag{Name: "replicas", Value: 3, Usage: "copies of each group: 1, 3 or 5", EnvVars: env("replicas")},
-			&cli.IntFlag{Name: "shards", Value: 4, Usage: "a power of two", EnvVars: env("shards")},
+			&cli.IntFlag{Name: "replicas", Value: 3, Usage: "copies of each shard, on as many servers: 1, 3 or 5", EnvVars: env("replicas")},
+			&cli.IntFlag{Name: "shards", Value: 4, Usage: "parts that the parameters are dealt over, a power of two", EnvVars: env("shards")},
 			&cli.StringFlag{Name: "durability", Value: ps.QuorumMemory, Usage: ps.QuorumDisk + " or " + ps.QuorumMemory, EnvVars: env("durability")},
-			&cli.StringFlag{Name: "log-budget", Value: "8MiB", Usage: "log bytes a group", EnvVars: env("log-budget")},
+			&cli.StringFlag{Name: "log-budget", Value: "8MiB", Usage: "bytes of a shard's log, in each server", EnvVars: env("log-budget")},
 			&cli.StringFlag{Name: "memory", Usage: "memory budget of each server, such as 2GiB; default: what is free", EnvVars: env("memory")},
 			&cli.StringFlag{Name: "dir", Usage: "data `DIR`; default: a temporary one, removed at the end", EnvVars: env("dir")},
 			&cli.StringFlag{Name: "job", Usage: "`NAME` the workers share; default: random, or job with --dir", EnvVars: env("job")},

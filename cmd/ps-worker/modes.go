@@ -29,9 +29,9 @@ func modeFlags() []cli.Flag {
 		},
 		&cli.StringFlag{
 			Name: "algo", EnvVars: []string{"HCCLPS_ALGO"},
-			Usage: "of collectives, as HCCL_ALGO: allreduce=ring/allgather=H-D_R, ...; default: by a model of cost",
+			Usage: "how workers sum and gather, in the words of HCCL_ALGO: ring for all, or allreduce=ring/allgather=H-D_R; default: chosen by a model of cost",
 		},
-		&cli.StringFlag{Name: "reduce-order", Value: "any", Usage: "of sums over workers: any, or rank, which gives the bits that servers would give", EnvVars: env("reduce-order")},
+		&cli.StringFlag{Name: "reduce-order", Value: "any", Usage: "in which order workers' gradients are added: any, or rank, which gives the same bits as servers do", EnvVars: env("reduce-order")},
 		&cli.BoolFlag{
 			Name: "measure", EnvVars: env("measure"),
 			Usage: "measure the links between workers when they meet: for the choice of --algo, and to spare one behind a slow link",

@@ -24,7 +24,7 @@ func TransportFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{
 			Name: "transport", Value: string(backend.Auto), EnvVars: Env("transport"),
-			Usage: strings.Join(backend.Transports(), ", ") + ": what carries bulk where both ends take it, else tcp does; auto is shm within a host; " +
+			Usage: strings.Join(backend.Transports(), ", ") + ": what carries gradients and rows where both ends take it, else tcp does; auto is shm within a host, hccl between NPUs of two hosts, else tcp; " +
 				"auto=measure times each when a pair is made and keeps the fastest, where neither end wants one by name",
 		},
 		&cli.BoolFlag{Name: "no-fallback", Usage: "fail where --transport cannot be had, instead of going by tcp", EnvVars: Env("no-fallback")},
