@@ -18,7 +18,13 @@ import (
 // cluster runs three replicated servers for one test.
 func cluster(t *testing.T) *ps.Local {
 	t.Helper()
-	l, err := ps.NewLocal(ps.LocalConfig{LogBudget: 4 << 20, Lease: 10 * time.Second})
+	return leasing(t, time.Minute)
+}
+
+// leasing is a cluster that does without a worker when it has not heard of it for so long.
+func leasing(t *testing.T, lease time.Duration) *ps.Local {
+	t.Helper()
+	l, err := ps.NewLocal(ps.LocalConfig{LogBudget: 4 << 20, Lease: lease})
 	if err != nil {
 		t.Fatal(err)
 	}

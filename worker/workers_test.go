@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"time"
 
 	"hcclps/worker"
 	"hcclps/worker/model"
@@ -67,7 +68,7 @@ func TestWorkersCountEveryBatchOnceInEveryMode(t *testing.T) {
 
 func TestDataOfAWorkerThatIsGoneIsHandedOnOnce(t *testing.T) {
 	t.Parallel()
-	l := cluster(t)
+	l := leasing(t, 10*time.Second)
 	const batches, epochs = 64, 2
 	train := func(rank int, dieAt uint64, ready chan<- struct{}, begin <-chan struct{}) {
 		c, err := dial(t.Context(), l, worker.Config{Job: "gone", Rank: rank, World: 2, Sync: worker.ASP})
