@@ -214,6 +214,9 @@ func (f *flow) send(d *departing) bool {
 		d.req = p.IsendFunc(f.peer, d.n, filler(d.chunk, src))
 		return true
 	}
+	if d.req = f.gather(src, d.off, d.n); d.req != nil {
+		return true
+	}
 	d.scratch = f.t.pool.Get(d.n)
 	if err := src.Fill(d.off, d.scratch); err != nil {
 		f.t.sourceFailed(d.of, err)

@@ -68,6 +68,22 @@ func (s *pieces) slice(off, n int) ([]byte, bool) {
 	return piece[:n], true
 }
 
+// Locate implements Located.
+func (s *pieces) Locate(off, n, most int) [][]byte {
+	var places [][]byte
+	for n > 0 {
+		s.seek(off)
+		piece := s.list[s.at][off-s.base:]
+		piece = piece[:min(n, len(piece))]
+		if len(places) == most {
+			return nil
+		}
+		places = append(places, piece)
+		off, n = off+len(piece), n-len(piece)
+	}
+	return places
+}
+
 func (s *pieces) Fill(off int, p []byte) error {
 	for len(p) > 0 {
 		s.seek(off)

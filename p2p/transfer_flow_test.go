@@ -95,6 +95,17 @@ func (c *handComm) Close() error {
 
 func newByHand(t *testing.T, policy p2p.Policy) *byHand {
 	t.Helper()
+	return newByHandOver(t, policy, func(c *handComm) p2p.RunningComm {
+		if c.takes != nil {
+			return &handPieces{c}
+		}
+		return c
+	})
+}
+
+// newByHandOver is newByHand over what wrap makes of its Comm.
+func newByHandOver(t *testing.T, policy p2p.Policy, wrap func(*handComm) p2p.RunningComm) *byHand {
+	t.Helper()
 	h := &byHand{
 		signals: make(chan p2p.Signal, 1000), ended: make(chan error, 1),
 		comm: &handComm{posted: make(chan p2p.Completion, 100), bufs: make(chan []byte, 100)},
@@ -102,12 +113,7 @@ func newByHand(t *testing.T, policy p2p.Policy) *byHand {
 	var err error
 	h.Transfer, err = p2p.NewTransfer(p2p.TransferConfig{
 		Peer: "hand", Policy: policy,
-		Open: func(context.Context, uint32) (p2p.RunningComm, error) {
-			if h.comm.takes != nil {
-				return &handPieces{h.comm}, nil
-			}
-			return h.comm, nil
-		},
+		Open: func(context.Context, uint32) (p2p.RunningComm, error) { return wrap(h.comm), nil },
 		Post: func(s p2p.Signal) { h.signals <- s },
 	})
 	if err != nil {

@@ -83,6 +83,74 @@ func (b *body) Fill(off int, p []byte) error {
 	return nil
 }
 
+// Locate implements p2p.Located: the rows of a dense tensor, and those of a table that are wide or neighbours.
+func (b *body) Locate(off, n, most int) [][]byte {
+	var places [][]byte
+	for i := range b.sections {
+		s := &b.sections[i]
+		if n == 0 || len(places) > most {
+			break
+		}
+		if off >= s.end {
+			continue
+		}
+		if off < s.values {
+			head := b.heads[s.head+off-s.start:][:min(n, s.values-off)]
+			places = append(places, head)
+			off, n = off+len(head), n-len(head)
+		}
+		if n == 0 {
+			break
+		}
+		part := min(n, s.end-off)
+		places = s.locate(places, off-s.values, part, most)
+		off, n = off+part, n-part
+	}
+	if len(places) > most {
+		return nil
+	}
+	return places
+}
+
+// locate appends where n of the values from byte off on are, and of what is behind them. It may stop when there are more than most places.
+func (s *section) locate(places [][]byte, off, n, most int) [][]byte {
+	if s.code != nil {
+		if off < len(s.code) {
+			places = append(places, s.code[off:][:min(n, len(s.code)-off)])
+			n -= min(n, len(s.code)-off)
+		}
+		return zeros(places, n)
+	}
+	all, row := vec.BytesOfFloats(s.all), 4*s.dim
+	for n > 0 && off < row*len(s.at) && len(places) <= most {
+		i := off / row
+		last := i + 1
+		for last < len(s.at) && s.at[last] == s.at[last-1]+1 && row*last < off+n {
+			last++
+		}
+		size := min(n, row*last-off) // of neighbours
+		first := int(s.at[i])*row + off%row
+		have := min(size, max(0, len(all)-first))
+		if have > 0 {
+			places = append(places, all[first:][:have])
+		}
+		places = zeros(places, size-have)
+		off, n = off+size, n-size
+	}
+	if len(places) > most {
+		return places
+	}
+	return zeros(places, n)
+}
+
+// zeros appends n of them.
+func zeros(places [][]byte, n int) [][]byte {
+	if n == 0 {
+		return places
+	}
+	return append(places, make([]byte, n))
+}
+
 // wideRow is the bytes of a row from which on the next one is asked for while one is copied: a large gradient is not in the cache, and its rows
 // are dealt out to shards and parts, so that the CPU does not see where they go on.
 const wideRow = 1 << 10

@@ -61,6 +61,68 @@ func TestBodyIsWhatAppendPickedWrites(t *testing.T) {
 	}
 }
 
+// What Locate gives is what Fill writes, in no more places than may be.
+func TestBodyLiesWhereLocateSays(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	var b body
+	refused := 0
+	for range 300 {
+		b.reset()
+		for table := range uint32(1 + r.IntN(3)) {
+			if r.IntN(4) == 0 {
+				b.addCode(wire.Section{Table: table, Dim: 4, Rows: 3, Code: make([]byte, 1+r.IntN(100))})
+				continue
+			}
+			all, _, at := picked(r, table)
+			if r.IntN(2) == 0 { // all rows: they are neighbours
+				at = at[:0]
+				for i := range all.Keys {
+					at = append(at, int32(i))
+				}
+			}
+			b.add(all, at)
+		}
+		for range 5 {
+			off := r.IntN(b.Len())
+			want := make([]byte, 1+r.IntN(b.Len()-off))
+			if err := b.Fill(off, want); err != nil {
+				t.Fatal(err)
+			}
+			places := b.Locate(off, len(want), 1000)
+			if got := bytes.Join(places, nil); !bytes.Equal(got, want) {
+				t.Fatalf("%d bytes from byte %d on: other bytes than Fill writes", len(want), off)
+			}
+			most := r.IntN(len(places) + 1)
+			fewer := b.Locate(off, len(want), most)
+			if (fewer == nil) != (most < len(places)) || len(fewer) > most {
+				t.Fatalf("%d places of at most %d, %d in all", len(fewer), most, len(places))
+			}
+			if fewer == nil {
+				refused++
+			}
+		}
+	}
+	if refused == 0 {
+		t.Error("there was always room")
+	}
+}
+
+// Rows that are neighbours are one place.
+func TestDenseBodyLiesInFewPlaces(t *testing.T) {
+	values := make([]float32, 64*256)
+	all := wire.Section{Table: 1, Dim: 256, Keys: make([]uint64, 64), Values: values}
+	at := make([]int32, 64)
+	for i := range at {
+		all.Keys[i], at[i] = uint64(i), int32(i)
+	}
+	var b body
+	b.add(all, at)
+	places := b.Locate(0, b.Len(), 8)
+	if len(places) < 2 || len(places) > 3 || &places[1][0] != &vec.BytesOfFloats(values)[0] || len(places[1]) != 4*len(values) {
+		t.Errorf("%d places, want the head and the tensor itself", len(places))
+	}
+}
+
 func TestScatterPutsRowsWhereTheyBelong(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	var s scatter

@@ -59,8 +59,8 @@ type transfer struct {
 
 // outgoing is a message, or the rest of one, that can be written.
 type outgoing struct {
-	seq   uint64
-	buf   []byte
+	seq uint64
+	load
 	off   int  // where the next piece begins
 	piece int  // bytes of a piece
 	eager bool // it goes before its ready
@@ -90,7 +90,7 @@ func (c *Comm) Transport() string { return "tcp" }
 // Isend implements p2p.Comm.
 func (c *Comm) Isend(peer int, b p2p.Buffer) *p2p.Request {
 	return c.post(peer, b, func(done p2p.Completion) {
-		c.sends.push(sending{transfer: transfer{b.Host(), done}})
+		c.sends.push(sending{load: loadOf(b.Host()), done: done})
 		c.match()
 	})
 }

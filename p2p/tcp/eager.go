@@ -39,11 +39,11 @@ type aside struct {
 
 // hurry issues a send of which it is not known that its receive is posted, and reports false if it may not go before that. c.mu is held.
 func (c *Comm) hurry(seq uint64, s *sending) bool {
-	if !c.lent.take(len(s.buf)) {
+	if !c.lent.take(s.size) {
 		return false
 	}
 	s.eager = true
-	c.whole.push(outgoing{seq: seq, buf: s.buf, piece: len(s.buf), eager: true})
+	c.whole.push(outgoing{seq: seq, load: s.load, piece: s.size, eager: true})
 	c.poke(0)
 	return true
 }
@@ -51,7 +51,7 @@ func (c *Comm) hurry(seq uint64, s *sending) bool {
 // settle notes that the peer keeps nothing of a send any more; c.mu is held.
 func (c *Comm) settle(s *sending) {
 	if s.eager && !s.agreed {
-		c.lent.put(len(s.buf))
+		c.lent.put(s.size)
 	}
 	s.agreed = true
 }

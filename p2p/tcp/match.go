@@ -1,8 +1,11 @@
 package tcp
 
+import "hcclps/p2p"
+
 // sending is a send that the peer has not taken.
 type sending struct {
-	transfer
+	load
+	done   p2p.Completion
 	eager  bool // it goes before its ready, which need not come
 	agreed bool // its ready has come
 }
@@ -31,13 +34,13 @@ func (c *Comm) match() {
 // agree notes the length of the receive of a send, and issues what has not gone yet. It reports false if the lengths differ. c.mu is held.
 func (c *Comm) agree(seq uint64, s *sending, posted uint64) bool {
 	c.settle(s)
-	if posted != uint64(len(s.buf)) {
-		c.refusal = &refusal{seq, uint64(len(s.buf)), posted}
+	if posted != uint64(s.size) {
+		c.refusal = &refusal{seq, uint64(s.size), posted}
 		c.poke(0)
 		return false
 	}
 	if !s.eager {
-		c.issue(outgoing{seq: seq, buf: s.buf, piece: len(s.buf)})
+		c.issue(outgoing{seq: seq, load: s.load, piece: s.size})
 	}
 	return true
 }
@@ -49,7 +52,7 @@ func (c *Comm) issue(o outgoing) {
 		c.poke(0)
 		return
 	}
-	o.piece = pieceSize(len(o.buf), len(c.conns), c.sums, c.striped.len() > 0)
+	o.piece = pieceSize(o.size, len(c.conns), c.sums, c.striped.len() > 0)
 	c.striped.push(o)
 	for k := range c.conns {
 		c.poke(k)

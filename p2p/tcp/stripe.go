@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 
-	"hcclps/internal/vec"
 	"hcclps/p2p"
 )
 
@@ -38,15 +37,15 @@ func pieceSize(n, stripes int, sums, behind bool) int {
 
 // piece is a part of a message that is being written.
 type piece struct {
-	seq   uint64
-	at    int
-	buf   []byte
+	seq uint64
+	at  int
+	load
 	eager bool
 }
 
 // first is the next piece of a message.
 func (o *outgoing) first() piece {
-	return piece{seq: o.seq, at: o.off, buf: o.buf[o.off:min(o.off+o.piece, len(o.buf))], eager: o.eager}
+	return piece{seq: o.seq, at: o.off, load: o.cut(o.off, min(o.off+o.piece, o.size)), eager: o.eager}
 }
 
 // next takes the next piece off the striped messages; c.mu is held.
@@ -56,7 +55,7 @@ func (c *Comm) next() (p piece, ok bool) {
 	}
 	o := c.striped.ref(0)
 	p = o.first()
-	if o.off += len(p.buf); o.off == len(o.buf) {
+	if o.off += p.size; o.off == o.size {
 		c.striped.pop()
 	}
 	return p, true
@@ -64,9 +63,9 @@ func (c *Comm) next() (p piece, ok bool) {
 
 // head makes the header of a piece.
 func (c *Comm) head(b []byte, p piece) []byte {
-	h := header{kind: kindRaw, rank: c.rank, seq: p.seq, at: uint64(p.at), size: uint32(len(p.buf)), eager: p.eager}
+	h := header{kind: kindRaw, rank: c.rank, seq: p.seq, at: uint64(p.at), size: uint32(p.size), eager: p.eager}
 	if c.sums {
-		h.kind, h.sum = kindData, vec.CRC32C(0, p.buf)
+		h.kind, h.sum = kindData, p.sum()
 		c.summed.Add(1) // see onDone
 	}
 	return appendHeader(b, h)
@@ -75,7 +74,7 @@ func (c *Comm) head(b []byte, p piece) []byte {
 // writePieces writes pieces on connection k, one but the first, until the Comm is dead or the connection.
 func (c *Comm) writePieces(k int) error {
 	var head [headerSize]byte
-	var vectors [2][]byte
+	var vectors net.Buffers
 	for {
 		p, ok, dead := c.take()
 		if dead {
@@ -85,10 +84,10 @@ func (c *Comm) writePieces(k int) error {
 			<-c.wake[k]
 			continue
 		}
-		vectors[0], vectors[1] = c.head(head[:0], p), p.buf
-		pending := net.Buffers(vectors[:])
+		vectors = p.appendTo(append(vectors[:0], c.head(head[:0], p)))
+		pending := vectors
 		err := writeVectors(c.conns[k], &pending)
-		clear(vectors[:]) // let go of the payload
+		clear(vectors) // let go of the payload
 		c.put()
 		if err != nil {
 			return fmt.Errorf("write message %d at %d: %w: %w", p.seq, p.at, p2p.ErrPeer, err)

@@ -78,7 +78,7 @@ func (c *Comm) gather(b *batch) (dead bool) {
 		p := c.whole.ref(0).first()
 		c.whole.pop()
 		b.data = append(b.data, p)
-		size += len(p.buf)
+		size += p.size
 	}
 	if p, ok := c.next(); ok { // beside the others, so that neither kind waits for the other
 		b.data = append(b.data, p)
@@ -102,10 +102,7 @@ func (c *Comm) writeBatch(b *batch) error {
 	head := b.heads[:min(control+headerSize, len(b.heads))]
 	rest := b.heads[len(head):]
 	for _, p := range b.data {
-		b.vectors = append(b.vectors, head)
-		if len(p.buf) > 0 {
-			b.vectors = append(b.vectors, p.buf)
-		}
+		b.vectors = p.appendTo(append(b.vectors, head))
 		head, rest = rest[:min(headerSize, len(rest))], rest[min(headerSize, len(rest)):]
 	}
 	if len(b.data) == 0 {
