@@ -188,12 +188,12 @@ func (e *evictor) age(r *table.Row, now uint64) uint64 {
 	return now - min(now, uint64(max(r.Step, e.since)))
 }
 
-// left is the sightings of a row, halved as the rule says.
+// left is the sightings of a row, halved as the rule says: from its own step on, as the next gradient will.
 func (e *evictor) left(r *table.Row, now uint64) uint16 {
 	if e.rule.HalfLife == 0 {
 		return r.Sightings
 	}
-	return table.Halved(r.Sightings, max(r.Step, e.since), uint32(min(now, math.MaxUint32)), uint32(e.rule.HalfLife))
+	return table.Halved(r.Sightings, r.Step, uint32(min(now, math.MaxUint32)), uint32(e.rule.HalfLife))
 }
 
 // collect adds the rows of a partition that gone is true of to the victims.

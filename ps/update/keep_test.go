@@ -306,3 +306,26 @@ func TestRowsThatCameAgeFromThen(t *testing.T) {
 		}
 	}
 }
+
+// Of rows that came with the table, those that learn outlive those that do not: their sightings are halved from the same step on.
+func TestRowsThatCameAndLearnOutliveOthers(t *testing.T) {
+	tab := keeping(t, "", "lfu:4,rows:1024")
+	for range 6 {
+		s := wire.Section{Table: 3, Dim: 1, Keys: []uint64{7, 8}, Values: []float32{1, 1}}
+		tab.Advance()
+		if err := tab.Apply(s, table.Stamp{Step: 1, Halving: 4}, tab.Step(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tab.Kept.Since = 40
+	step(t, tab, 40, 7)
+	gone := map[uint64]uint64{}
+	for now := uint64(42); now < 60; now++ {
+		for _, key := range tab.Sweep(now, now) {
+			gone[key] = now
+		}
+	}
+	if gone[8] != 44 || gone[7] != 45 {
+		t.Errorf("gone at step: %v", gone)
+	}
+}
