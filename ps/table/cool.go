@@ -53,7 +53,7 @@ func (t *Table) cool(ctx context.Context, lock Lock, need int) error {
 		left = 4 * int(t.places()) // around until the last counter is at 0
 	}
 	lock.Unlock()
-	if lack == 0 {
+	if lack == 0 && r.memory.left() >= 0 {
 		return nil
 	}
 	b := &r.chill

@@ -3,6 +3,7 @@ package table_test
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
@@ -57,5 +58,42 @@ func TestCoolBesideOthers(t *testing.T) {
 	others.Wait()
 	if s := tab.Stats(); s.Rows != keyCount || s.Cold.Written == 0 || tab.Err() != nil {
 		t.Errorf("%+v, %v", s, tab.Err())
+	}
+}
+
+// TestCoolGivesBack: memory of a table whose rows are gone is there for others of the same budget.
+func TestCoolGivesBack(t *testing.T) {
+	const dim, rows = 64, 12_800
+	spec, _, memory := spilling(table.Spec{Dim: dim, Slots: 2 * dim}, 16<<20)
+	var mu sync.RWMutex
+	cool := func(tab *table.Table) {
+		if err := tab.Cool(t.Context(), &mu); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := make([]uint64, rows)
+	for i := range all {
+		all[i] = uint64(i)
+	}
+	fill := func(tab *table.Table) {
+		for keys := range slices.Chunk(all, 64) {
+			if err := tab.Apply(keys, make([]float32, len(keys)*dim), table.Stamp{}, adder{}); err != nil {
+				t.Fatal(err)
+			}
+			cool(tab)
+		}
+	}
+	a, b := open(t, spec), open(t, spec)
+	fill(a)
+	if n := a.Delete(all); n != rows {
+		t.Fatalf("%d rows deleted", n)
+	}
+	fill(b)
+	for range 20 {
+		cool(a)
+		cool(b)
+	}
+	if used, limit := memory.Used(), memory.Limit(); used > limit {
+		t.Errorf("used %d of %d KiB", used>>10, limit>>10)
 	}
 }
