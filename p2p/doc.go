@@ -27,7 +27,8 @@
 // and each waits for Done. The receiver decides: it asks for one chunk after the other, of the most urgent class first,
 // with at most a window of them on their way ([SignalGrant]), and posts their receives in that order; the sender issues
 // its sends strictly in the same order, so that the two sides of the Comm stay in step without tags. A chunk that is
-// not in one piece of memory is gathered first, but over a Comm that is a [Gatherer] and takes it from several.
+// not in one piece of memory is gathered first, but over a Comm that is a [Gatherer], which takes it from several
+// places if they are few.
 //
 // Over a Comm that is [Patient] and a [Confirmer] the first bytes of a transfer go without being asked for, which spares a round trip: at
 // most 1 MiB and a bit in a direction, as the receiver says by [SignalCredit]. The sender does so only while all else that it has offered is asked
