@@ -40,7 +40,7 @@ type processes struct {
 
 	mu       sync.Mutex
 	lost     int   // workers that died so
-	broken   error // how the first worker failed that was never started again; nil: none has
+	broken   error // how the first worker failed that had not come too late; nil: none has
 	children map[string]*child
 	json     []byte // rank 0's line of JSON, which report prints with more in it
 }
@@ -51,6 +51,7 @@ type child struct {
 	killed   bool // by us, to be started again
 	restarts int
 	last     bool          // it is the one too many that was lost
+	late     bool          // we have ended it: the job was over when it came
 	ended    chan struct{} // closed when it has ended for good
 	err      error
 }
@@ -216,12 +217,12 @@ func (all *processes) waitFor(ctx context.Context, names []string) error {
 	return failed
 }
 
-// fault notes a worker that has failed by itself: one that was started again may have come when the job was over.
+// fault notes a worker that has failed, and was not ended because it came too late.
 func (all *processes) fault(c *child) {
 	err := all.failure(c)
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	if c.restarts == 0 && all.broken == nil {
+	if !c.late && all.broken == nil {
 		all.broken = err
 	}
 }
@@ -271,17 +272,13 @@ const lookEvery = 100 * time.Millisecond
 // lateness is how long a process that was started again is waited for when another has ended, and those that have parted are given to end.
 const lateness = 10 * time.Second
 
-// again says whether a child was killed and started again.
-func (all *processes) again(c *child) bool {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	return c.restarts > 0
-}
-
 // endLate ends those that were started again and have not ended.
 func (all *processes) endLate(names []string) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
 	for _, n := range names {
-		if c := all.child(n); all.again(c) {
+		if c := all.children[n]; c.restarts > 0 {
+			c.late = true
 			_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGTERM) // it may have ended already
 		}
 	}

@@ -29,8 +29,13 @@ func (l *launcher) report(k *killer, w *watcher) error {
 		if l.procs.broken != nil {
 			return fmt.Errorf("no worker ended as rank 0, which evaluates: %w", l.procs.broken)
 		}
+		if r.Save != "" {
+			return fmt.Errorf("rank 0 was killed before its report: whether it had saved the model to %s is not known; train again, with --checkpoint-dir if the job is long", r.Save)
+		}
 		l.procs.log.Warn("rank 0 was killed after the last step and before its report: this is that of the next rank, without the test part", "rank", r.Rank, "worker", r.Worker)
+		r.Reproducible, r.Irreproducible = false, "rank 0 was killed, and what it had counted is gone"
 	}
+	r.Save = ""
 	r.LeaderKills, r.WorkerKills, r.Recovery = &k.leaders, &k.workerKill, k.recovery()
 	elections := uint64(0)
 	if w != nil {

@@ -43,9 +43,19 @@ func TestReportWithoutRankZero(t *testing.T) {
 	if !strings.Contains(errs.String(), "rank 0 was killed") {
 		t.Errorf("said: %s", errs.String())
 	}
+	if want := `"reproducible":false,"why_not":"rank 0 was killed`; !strings.Contains(out.String(), want) {
+		t.Errorf("%s has no %s", out.String(), want)
+	}
+	r := report{Rank: 1, Digest: "d", AsJSON: true, Save: "models/m"}
+	if err := r.leave(filepath.Join(l.dir, "reports"), 2); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.report(&killer{}, nil); err == nil || !strings.Contains(err.Error(), "models/m") {
+		t.Errorf("rank 0 was to save: %v", err)
+	}
 	full := errors.New("no space left")
-	l.procs.fault(&child{process: process{name: "worker-1"}, restarts: 1, err: errors.New("late")})
-	l.procs.fault(&child{process: process{name: "worker-0"}, err: full})
+	l.procs.fault(&child{process: process{name: "worker-1"}, late: true, err: errors.New("late")})
+	l.procs.fault(&child{process: process{name: "worker-0"}, restarts: 1, err: full})
 	if err := l.report(&killer{}, nil); !errors.Is(err, full) || !strings.Contains(err.Error(), "worker-0 ended") {
 		t.Errorf("rank 0 has failed: %v", err)
 	}

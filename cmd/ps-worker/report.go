@@ -51,6 +51,7 @@ type report struct {
 	Reproducible   bool               `json:"reproducible"`
 	Irreproducible string             `json:"why_not,omitempty"`
 	AsJSON         bool               `json:"as_json,omitempty"` // launch is to print it so
+	Save           string             `json:"save,omitempty"`    // for launch: where rank 0 saves the model before it reports
 	// Added by launch.
 	LeaderKills *int      `json:"leader_kills,omitempty"`
 	WorkerKills *int      `json:"worker_kills,omitempty"`
@@ -194,13 +195,13 @@ func (r report) text(w io.Writer) error {
 	if r.LogLoss != nil {
 		fmt.Fprintf(tw, "test\tAUC %s, accuracy %s, log loss %s\n", shown(r.AUC), shown(r.Accuracy), shown(r.LogLoss))
 	}
-	fmt.Fprintf(tw, "pushes\t%d batches, %d applied, %d sent again, %d answered as duplicates\n", r.Batches, r.Applied, r.Retried, r.Duplicate)
+	fmt.Fprintf(tw, "pushes\t%d batches of all workers, %d applied, %d sent again, %d answered as duplicates\n", r.Batches, r.Applied, r.Retried, r.Duplicate)
 	if r.PushBytes < r.PushBytesRaw {
 		fmt.Fprintf(tw, "compressed\tgradients of this worker from %.1f to %.1f MiB, 1 / %.1f\n", mib(r.PushBytesRaw), mib(r.PushBytes), float64(r.PushBytesRaw)/float64(max(r.PushBytes, 1)))
 	}
 	fmt.Fprintf(tw, "peak memory\t%d MiB\n", r.PeakRSS>>20)
 	fmt.Fprintf(tw, "digest\t%s\n", r.Digest)
-	if !r.Reproducible {
+	if !r.Reproducible && r.Rows > 0 {
 		fmt.Fprintf(tw, "reproducible\tno: %s\n", r.Irreproducible)
 	}
 	return tw.Flush()

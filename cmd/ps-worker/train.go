@@ -177,7 +177,7 @@ func pause(ctx context.Context, d time.Duration) {
 func (j *job) print(r report) error {
 	out := j.c.App.Writer
 	if dir := os.Getenv(reportDirEnv); dir != "" {
-		r.AsJSON = j.c.Bool("json")
+		r.AsJSON, r.Save = j.c.Bool("json"), j.c.String("save")
 		if err := r.leave(dir, j.cfg.Rank); err != nil || r.AsJSON {
 			return err
 		}
