@@ -30,17 +30,44 @@ func picked(r *rand.Rand, table uint32) (all, padded wire.Section, at []int32) {
 	return all, padded, at
 }
 
-func TestBodyIsWhatAppendPickedWrites(t *testing.T) {
+// coded makes a section with a code whose bytes differ from each other and from what follows them.
+func coded(r *rand.Rand, table uint32) wire.Section {
+	s := wire.Section{Table: table, Dim: 1 + r.IntN(8), Rows: 1 + r.IntN(5), Code: make([]byte, 1+r.IntN(250))}
+	first := r.IntN(250)
+	for i := range s.Code {
+		s.Code[i] = byte(1 + (first+i)%255)
+	}
+	return s
+}
+
+// build makes a body of n sections, and the bytes that package wire writes of them.
+func build(r *rand.Rand, b *body, n int) (want []byte) {
+	b.reset()
+	for table := range uint32(n) {
+		if r.IntN(4) == 0 {
+			s := coded(r, table)
+			b.addCode(s)
+			want = wire.AppendSection(want, s)
+			continue
+		}
+		all, padded, at := picked(r, table)
+		if r.IntN(2) == 0 { // all rows: they are neighbours
+			at = at[:0]
+			for i := range all.Keys {
+				at = append(at, int32(i))
+			}
+		}
+		b.add(all, at)
+		want = wire.AppendPicked(want, padded, at)
+	}
+	return want
+}
+
+func TestBodyIsWhatWireWrites(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var b body
 	for range 200 {
-		var want []byte
-		b.reset()
-		for table := range uint32(r.IntN(4)) {
-			all, padded, at := picked(r, table)
-			b.add(all, at)
-			want = wire.AppendPicked(want, padded, at)
-		}
+		want := build(r, &b, r.IntN(4))
 		if b.Len() != len(want) {
 			t.Fatalf("%d bytes, want %d", b.Len(), len(want))
 		}
@@ -55,42 +82,25 @@ func TestBodyIsWhatAppendPickedWrites(t *testing.T) {
 				at += n
 			}
 			if !bytes.Equal(got, want[off:]) {
-				t.Fatalf("from byte %d on: other bytes than AppendPicked writes", off)
+				t.Fatalf("from byte %d on: other bytes than package wire writes", off)
 			}
 		}
 	}
 }
 
-// What Locate gives is what Fill writes, in no more places than may be.
+// What Locate gives is the body, in no more places than may be.
 func TestBodyLiesWhereLocateSays(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	var b body
 	refused := 0
 	for range 300 {
-		b.reset()
-		for table := range uint32(1 + r.IntN(3)) {
-			if r.IntN(4) == 0 {
-				b.addCode(wire.Section{Table: table, Dim: 4, Rows: 3, Code: make([]byte, 1+r.IntN(100))})
-				continue
-			}
-			all, _, at := picked(r, table)
-			if r.IntN(2) == 0 { // all rows: they are neighbours
-				at = at[:0]
-				for i := range all.Keys {
-					at = append(at, int32(i))
-				}
-			}
-			b.add(all, at)
-		}
+		whole := build(r, &b, 1+r.IntN(3))
 		for range 5 {
 			off := r.IntN(b.Len())
-			want := make([]byte, 1+r.IntN(b.Len()-off))
-			if err := b.Fill(off, want); err != nil {
-				t.Fatal(err)
-			}
+			want := whole[off:][:1+r.IntN(b.Len()-off)]
 			places := b.Locate(off, len(want), 1000)
 			if got := bytes.Join(places, nil); !bytes.Equal(got, want) {
-				t.Fatalf("%d bytes from byte %d on: other bytes than Fill writes", len(want), off)
+				t.Fatalf("%d bytes from byte %d on: other bytes than package wire writes", len(want), off)
 			}
 			most := r.IntN(len(places) + 1)
 			fewer := b.Locate(off, len(want), most)
