@@ -152,11 +152,28 @@ func TestRouteErrorIsBounded(t *testing.T) {
 		n := 0
 		_, err := link.Route{Op: "op", Replicas: three, Timeout: 10 * time.Minute}.Do(t.Context(), func(context.Context, string) (link.Verdict, error) {
 			n++
-			return link.Next(), fmt.Errorf("cause %d", n)
+			return link.Next(), fmt.Errorf("cause %c%c", 'a'+n/26%26, 'a'+n%26)
 		})
 		want(t, err, context.DeadlineExceeded, "more attempts")
 		if len(err.Error()) > 2000 {
 			t.Errorf("%d bytes of error", len(err.Error()))
+		}
+	})
+}
+
+// What differs in numbers alone is one attempt, as it was the last time.
+func TestRouteErrorCountsWhatDiffersInNumbers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, refused := 0, errors.New("refused")
+		_, err := link.Route{Op: "op", Replicas: three}.Do(t.Context(), func(context.Context, string) (link.Verdict, error) {
+			if n++; n <= 20 {
+				return link.Busy(time.Millisecond), fmt.Errorf("busy: tables use %d bytes", n*1000)
+			}
+			return link.Fatal(), refused
+		})
+		want(t, err, refused, "op: ask s1:1: refused; tried s1:1: busy: tables use 20000 bytes (x20)")
+		if strings.Count(err.Error(), "busy") != 1 {
+			t.Error(err)
 		}
 	})
 }

@@ -18,7 +18,7 @@ type Attempt struct {
 // RouteError is why an operation over several replicas failed: its end and all that was tried before.
 type RouteError struct {
 	Op       string
-	Attempts []Attempt // in order of their first time; equal ones are counted
+	Attempts []Attempt // in order of their first time; those that differ in digits alone are counted as one
 	More     int       // attempts left out since Attempts is full
 	Err      error     // what ended it: the deadline, or the fault that stays
 }
@@ -58,8 +58,9 @@ func (e *RouteError) Unwrap() []error {
 }
 
 func (e *RouteError) add(addr string, cause error) {
+	kind := withoutDigits(cause)
 	for i, a := range e.Attempts {
-		if a.Addr == addr && a.Cause.Error() == cause.Error() {
+		if a.Addr == addr && withoutDigits(a.Cause) == kind {
 			e.Attempts[i].Count++
 			e.Attempts[i].Cause = cause
 			return
@@ -70,4 +71,14 @@ func (e *RouteError) add(addr string, cause error) {
 		return
 	}
 	e.Attempts = append(e.Attempts, Attempt{Addr: addr, Cause: cause, Count: 1})
+}
+
+// withoutDigits is what an error says, but for numbers: bytes in use, say, that are others each time.
+func withoutDigits(err error) string {
+	return strings.Map(func(r rune) rune {
+		if '0' <= r && r <= '9' {
+			return -1
+		}
+		return r
+	}, err.Error())
 }
