@@ -21,10 +21,13 @@ func (t *Table) Cool(ctx context.Context, lock Lock) error { return t.cool(ctx, 
 // Tight says that Cool has something to do. It is called under the owner's lock, of either side.
 func (t *Table) Tight() bool { return t.tier != nil && !t.closed && t.lacking(0) > 0 }
 
+// hot is the number of units in memory.
+func (t *Table) hot() int { return int(t.tier.places.used) - len(t.tier.spares) - int(t.tier.cold) }
+
 // lacking is the number of units that must go for so many to come, and some room to be left.
 func (t *Table) lacking(need int) int {
 	r := t.tier
-	hot := int(r.places.used) - len(r.spares) - int(r.cold)
+	hot := t.hot()
 	size := int64(t.units.block + t.units.head)
 	room := t.units.room() + int(r.memory.left()/size)
 	low := min(max(hot/32, r.need/4), hot/8)
@@ -46,14 +49,15 @@ func (t *Table) cool(ctx context.Context, lock Lock, need int) error {
 	}
 	defer func() { <-r.turn }()
 	lock.Lock()
-	lack, left := 0, 0
+	lack, left, idle := 0, 0, false
 	if !t.closed {
 		r.need = max(need, r.need-r.need/16)
 		lack = t.lacking(need)
 		left = 4 * int(t.places()) // around until the last counter is at 0
+		idle = t.idle()
 	}
 	lock.Unlock()
-	if lack == 0 && r.memory.left() >= 0 {
+	if lack == 0 && !idle {
 		return nil
 	}
 	b := &r.chill
@@ -213,11 +217,19 @@ func (t *Table) release(b *chill, failed error) (n int) {
 	return n
 }
 
-// shrink gives a mapping back if there is too much in use, as the index and the keys of cold rows have grown: it moves units out of the newest.
+// idle says that memory is to be given back: too much is in use, as the index and the keys of cold rows have grown, or there is little left for other
+// tables, and most of this one's is for rows that are gone. What Cool and Warm make room for is less than that.
+func (t *Table) idle() bool {
+	r := t.tier
+	left := r.memory.left()
+	return left < 0 || left < r.memory.limit/32 && t.units.room() > t.hot()+2*r.need
+}
+
+// shrink gives a mapping back if memory is idle: it moves units out of the newest.
 // It says whether it did, and may do so again. The owner's lock is held for writing.
 func (t *Table) shrink() (again bool, err error) {
 	r := t.tier
-	if t.closed || r.memory.left() >= 0 {
+	if t.closed || !t.idle() {
 		return false, nil
 	}
 	first, ok := t.units.last()

@@ -65,6 +65,7 @@ func TestCoolBesideOthers(t *testing.T) {
 func TestCoolGivesBack(t *testing.T) {
 	const dim, rows = 64, 12_800
 	spec, _, memory := spilling(table.Spec{Dim: dim, Slots: 2 * dim}, 16<<20)
+	a, b := open(t, spec), open(t, spec)
 	var mu sync.RWMutex
 	cool := func(tab *table.Table) {
 		if err := tab.Cool(t.Context(), &mu); err != nil {
@@ -80,10 +81,10 @@ func TestCoolGivesBack(t *testing.T) {
 			if err := tab.Apply(keys, make([]float32, len(keys)*dim), table.Stamp{}, adder{}); err != nil {
 				t.Fatal(err)
 			}
-			cool(tab)
+			cool(a)
+			cool(b)
 		}
 	}
-	a, b := open(t, spec), open(t, spec)
 	fill(a)
 	if n := a.Delete(all); n != rows {
 		t.Fatalf("%d rows deleted", n)
@@ -95,5 +96,8 @@ func TestCoolGivesBack(t *testing.T) {
 	}
 	if used, limit := memory.Used(), memory.Limit(); used > limit {
 		t.Errorf("used %d of %d KiB", used>>10, limit>>10)
+	}
+	if cold := b.Stats().Cold.Rows; cold > rows/8 {
+		t.Errorf("%d of %d rows are cold beside an empty table", cold, rows)
 	}
 }
