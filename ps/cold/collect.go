@@ -32,20 +32,34 @@ func (s *Store) wrote(ctx context.Context, units, bytes int) {
 		s.garbage.Store(true)
 		s.ask()
 	}
-	if s.behind() {
+	if s.behind(ctx) {
 		s.collect(ctx, helpFiles) // of closed stores nothing is collected
 	}
 }
 
-// behind says whether searches for garbage are, once the one that runs has ended.
-func (s *Store) behind() bool {
-	if s.stats.written.Load()-s.collected.Load() < sweepFirst {
+// behind says whether searches for garbage are, once the one that runs has ended. Who cannot wait for that, since ctx ends, does not help.
+func (s *Store) behind(ctx context.Context) bool {
+	if s.stats.written.Load()-s.collected.Load() < sweepFirst || !s.begin(ctx) {
 		return false
 	}
-	s.collectMu.Lock()
-	defer s.collectMu.Unlock()
+	defer s.end()
 	return s.stats.written.Load()-s.collected.Load() >= sweepFirst
 }
+
+// begin waits until nobody else searches, and says whether that was before ctx ended: then end is to follow.
+func (s *Store) begin(ctx context.Context) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	select {
+	case s.collecting <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (s *Store) end() { <-s.collecting }
 
 // ask wakes Run.
 func (s *Store) ask() {
@@ -57,9 +71,11 @@ func (s *Store) ask() {
 
 // collect removes closed tables, compacts sparse segments, and frees files of the log that are mostly garbage, at most so many.
 func (s *Store) collect(ctx context.Context, files int) {
-	s.collectMu.Lock()
-	defer s.collectMu.Unlock()
-	defer s.collected.Store(s.stats.written.Load())
+	if !s.begin(ctx) {
+		return
+	}
+	defer s.end()
+	written := s.stats.written.Load()
 	if err := s.drop(); err != nil {
 		s.cfg.Logger.Warn("closed tables stay on disk", "dir", s.cfg.Dir, "err", err)
 		return
@@ -71,6 +87,7 @@ func (s *Store) collect(ctx context.Context, files int) {
 		}
 		if err != nil && !errors.Is(err, ErrClosed) {
 			s.cfg.Logger.Warn("garbage among cold rows stays on disk", "dir", s.cfg.Dir, "err", err)
+			s.collected.Store(written) // not each write is to try it again
 			return
 		}
 	}
@@ -83,6 +100,9 @@ func (s *Store) collect(ctx context.Context, files int) {
 		case !errors.Is(err, badger.ErrNoRewrite) && !errors.Is(err, ErrClosed):
 			s.cfg.Logger.Warn("garbage of cold rows stays on disk", "dir", s.cfg.Dir, "err", err)
 		}
+	}
+	if ctx.Err() == nil {
+		s.collected.Store(written)
 	}
 }
 

@@ -38,8 +38,8 @@ type Store struct {
 	sweep   chan struct{} // asks for one
 	garbage atomic.Bool   // there may be some
 
-	collectMu sync.Mutex   // comes before all others; held by who searches
-	collected atomic.Int64 // bytes that had been written when the last search began that has ended
+	collecting chan struct{} // of 1, full while somebody searches; comes before all locks
+	collected  atomic.Int64  // bytes that had been written when the last search began that came to its end
 
 	listMu sync.Mutex        // guards list and gone
 	list   map[uint32]*units // those that are open
@@ -67,7 +67,7 @@ func Open(cfg Config) (*Store, error) {
 	if cfg.Free == nil {
 		cfg.Free = free
 	}
-	s := &Store{cfg: cfg, sweep: make(chan struct{}, 1), fault: make(chan struct{}), list: map[uint32]*units{}, files: newFiles(cfg.Dir, cfg.Logger)}
+	s := &Store{cfg: cfg, sweep: make(chan struct{}, 1), collecting: make(chan struct{}, 1), fault: make(chan struct{}), list: map[uint32]*units{}, files: newFiles(cfg.Dir, cfg.Logger)}
 	if err := s.empty(); err != nil {
 		return nil, fmt.Errorf("open cold store: %w", err)
 	}
