@@ -41,6 +41,36 @@ func TestSnapshotIsPutOff(t *testing.T) {
 	})
 }
 
+// Neither is one that is given up while it is written.
+func TestSnapshotIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const put = 3
+		fsm := &counter{}
+		fsm.broken.Store(put)
+		m := newMember(t, t.TempDir(), "a", []string{"a"}, fsm)
+		m.awaitLeader()
+		if err := m.node.Snapshot(t.Context()); !errors.Is(err, raftgroup.ErrLater) || !strings.Contains(err.Error(), "counting on") {
+			t.Errorf("a snapshot now: %v", err)
+		}
+		for range 25 { // as above
+			if err := m.add(1, 100<<10); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-time.After(time.Minute)
+		if left := fsm.broken.Load(); left != -1 {
+			t.Errorf("%d snapshots begun, want %d", put-left, put+1)
+		}
+		if n := m.node.Status().LogBytes; n > 2<<20 {
+			t.Errorf("the log has %d bytes after a minute", n)
+		}
+		m.end()
+		if strings.Contains(m.said.String(), "snapshot") {
+			t.Errorf("said: %s", m.said.String())
+		}
+	})
+}
+
 // One that is due is taken when what put it off is over, and not at the next look.
 func TestSnapshotResumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

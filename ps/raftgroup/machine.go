@@ -77,7 +77,25 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 		m.node.later.Store(&err)
 		return nil, raft.ErrNothingNewToSnapshot
 	}
-	return s, err
+	if err != nil {
+		return nil, err
+	}
+	return persisting{s, m.node}, nil
+}
+
+// persisting is a snapshot of the state machine that notices when it is put off: raft passes on no error of Persist but as text.
+type persisting struct {
+	raft.FSMSnapshot
+	node *Node
+}
+
+// Persist implements raft.FSMSnapshot.
+func (p persisting) Persist(sink raft.SnapshotSink) error {
+	err := p.FSMSnapshot.Persist(sink)
+	if errors.Is(err, ErrLater) {
+		p.node.later.Store(&err)
+	}
+	return err
 }
 
 // Restore implements raft.FSM.

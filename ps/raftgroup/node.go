@@ -33,8 +33,8 @@ var (
 	// leadership over, as if the process had been killed. For tests of crashes;
 	// the caller freezes log and store first.
 	ErrCrash = errors.New("crash on purpose")
-	// ErrLater in the chain of an error of a state machine's Snapshot means that
-	// nothing has failed: it is asked again.
+	// ErrLater in the chain of an error of a state machine's Snapshot, or of its
+	// Persist, means that nothing has failed: it is asked again.
 	ErrLater = errors.New("not now")
 )
 

@@ -29,6 +29,7 @@ type counter struct {
 	entries  atomic.Uint64
 	panicsAt uint64       // this entry
 	later    atomic.Int64 // so many snapshots are put off
+	broken   atomic.Int64 // so many are given up while they are written
 }
 
 func (c *counter) Apply(l *raft.Log) any {
@@ -42,7 +43,11 @@ func (c *counter) Snapshot() (raft.FSMSnapshot, error) {
 	if c.later.Add(-1) >= 0 {
 		return nil, fmt.Errorf("%w: counting", raftgroup.ErrLater)
 	}
-	return image(binary.LittleEndian.AppendUint64(nil, c.sum.Load())), nil
+	b := binary.LittleEndian.AppendUint64(nil, c.sum.Load())
+	if c.broken.Add(-1) >= 0 {
+		return cutShort(b), nil
+	}
+	return image(b), nil
 }
 
 func (c *counter) Restore(r io.ReadCloser) error {
@@ -59,6 +64,18 @@ type image []byte
 
 func (b image) Persist(sink raft.SnapshotSink) error { return sink.(*snapshot.Sink).WriteHead(b) }
 func (image) Release()                               {}
+
+// cutShort is an image that is given up while it is written.
+type cutShort []byte
+
+func (b cutShort) Persist(sink raft.SnapshotSink) error {
+	if err := image(b).Persist(sink); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: counting on", raftgroup.ErrLater)
+}
+
+func (cutShort) Release() {}
 
 // member is one replica.
 type member struct {

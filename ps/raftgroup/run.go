@@ -223,7 +223,7 @@ func (n *Node) Snapshot(ctx context.Context) error {
 		return fmt.Errorf("set trailing logs of %s: %w", layout.GroupName(n.cfg.Group), err)
 	}
 	err := n.start(func(r *raft.Raft) raft.Future { return r.Snapshot() }).Wait(ctx)
-	if later := n.later.Swap(nil); later != nil && errors.Is(err, raft.ErrNothingNewToSnapshot) {
+	if later := n.later.Swap(nil); later != nil && err != nil {
 		err = *later
 	}
 	if err != nil {

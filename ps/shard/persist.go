@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"hcclps/ps/raftgroup"
 	"hcclps/ps/snapshot"
 	"hcclps/ps/table"
 )
@@ -79,7 +80,7 @@ type pageSink interface {
 	WritePage(id uint64, b []byte) error
 }
 
-// Persist implements raft.FSMSnapshot.
+// Persist implements raft.FSMSnapshot. What is released meanwhile is put off.
 func (c *capture) Persist(sink raft.SnapshotSink) error {
 	to, ok := sink.(pageSink)
 	if !ok {
@@ -104,6 +105,9 @@ func (c *capture) Persist(sink raft.SnapshotSink) error {
 			}
 			return to.WritePage(page, data)
 		}, c.lock)
+		if errors.Is(err, table.ErrClosed) {
+			return fmt.Errorf("%w: it was given up for a checkpoint, or for steps that waited for it: persist table %d: %w", raftgroup.ErrLater, t.slot, err)
+		}
 		if err != nil {
 			return fmt.Errorf("persist table %d: %w", t.slot, err)
 		}

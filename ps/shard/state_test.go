@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"hcclps/ps/raftgroup"
+	"hcclps/ps/table"
 	"hcclps/ps/wire"
 )
 
@@ -122,6 +124,40 @@ func TestIncrementalSnapshotsRestoreTheLast(t *testing.T) {
 	n := m.state(t, sc.s.cfg)
 	compare(t, sc.s, n)
 	_ = n.Close()
+}
+
+// A snapshot that is given up for a checkpoint, here after its first page, is no failure.
+func TestSnapshotsGivenUpArePutOff(t *testing.T) {
+	sc := one(t, Bugs{}, 1)
+	defer func() { _ = sc.s.Close() }()
+	it := sc.item([]string{"a/1", "step=0", "rows=1"})
+	keys := make([]uint64, 100_000) // of more pages than are read at once
+	for i := range keys {
+		keys[i] = uint64(i)
+	}
+	it.Payloads[0] = wire.AppendSection(nil, wire.Section{Table: 1, Dim: 1, Keys: keys, Values: make([]float32, len(keys))})
+	sc.apply(wire.Entry{Steps: []wire.Item{it}})
+	c, err := sc.s.capture(noLock{}, &lastSnapshot{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := &given{memory: &memory{id: "s0"}, c: c}
+	if err := c.Persist(to); !errors.Is(err, raftgroup.ErrLater) || !errors.Is(err, table.ErrClosed) {
+		t.Errorf("%v after %d pages", err, to.pages)
+	}
+}
+
+// given gives the snapshot up that is written to it.
+type given struct {
+	*memory
+	c     *capture
+	pages int
+}
+
+func (g *given) WritePage(id uint64, b []byte) error {
+	g.c.Release()
+	g.pages++
+	return g.memory.WritePage(id, b)
 }
 
 type noLock struct{}
