@@ -16,7 +16,7 @@ type Kept struct {
 	Evicted uint64 `json:"evicted,omitempty"` // rows
 	Time    uint64 `json:"time,omitempty"`    // the latest that was told, nanoseconds
 	Marks   []Mark `json:"marks,omitempty"`   // ascending in both; only with an eviction by time
-	Since   uint64 `json:"since,omitempty"`   // rules in steps take no row for older than this step: with it the table came, with rows
+	Since   uint64 `json:"since,omitempty"`   // the step from which on the job has the table, if it came with rows (a fork): rules in steps count no row's age from before it
 }
 
 // Mark says that a time had come when so many steps were complete.
@@ -45,7 +45,6 @@ type evictor struct {
 	norm    float64 // squared
 	rows    uint64  // budget over all partitions; 0: none
 	round   uint64  // steps in which all partitions are looked at; 0: no rule needs it
-	since   uint32  // of Kept, during a Sweep
 	victims []uint64
 	ranked  []ranked
 }
@@ -98,11 +97,11 @@ func (t *Table) Sweep(turn, now uint64) []uint64 {
 	if e == nil {
 		return nil
 	}
-	e.victims, e.since = e.victims[:0], uint32(min(t.Kept.Since, math.MaxUint32))
+	e.victims = e.victims[:0]
 	if e.round > 0 {
 		for p := int(turn % e.round); p < partitions; p += int(e.round) {
-			e.collect(t.Rows, p, func(r *table.Row) bool { return e.outlived(r, now, int(t.Spec.Dim)) })
-			t.forget(p, func(r *table.Row) bool { return e.rule.Age > 0 && e.age(r, now) >= e.rule.Age })
+			e.collect(t.Rows, p, func(r *table.Row) bool { return e.outlived(r, t.Kept.Since, now, int(t.Spec.Dim)) })
+			t.forget(p, func(r *table.Row) bool { return e.rule.Age > 0 && age(r, t.Kept.Since, now) >= e.rule.Age })
 		}
 		t.drop()
 	}
@@ -166,8 +165,8 @@ func (k *Kept) check() error {
 }
 
 // outlived says whether a rule in steps, or the norm, gives a row up.
-func (e *evictor) outlived(r *table.Row, now uint64, dim int) bool {
-	old := e.age(r, now)
+func (e *evictor) outlived(r *table.Row, since, now uint64, dim int) bool {
+	old := age(r, since, now)
 	switch {
 	case e.rule.Age > 0 && old >= e.rule.Age:
 		return true
@@ -183,9 +182,9 @@ func (e *evictor) outlived(r *table.Row, now uint64, dim int) bool {
 	return false
 }
 
-// age is the steps since the last gradient.
-func (e *evictor) age(r *table.Row, now uint64) uint64 {
-	return now - min(now, uint64(max(r.Step, e.since)))
+// age is the steps since the last gradient, or since the table came, if that was later.
+func age(r *table.Row, since, now uint64) uint64 {
+	return now - min(now, max(uint64(r.Step), since))
 }
 
 // left is the sightings of a row, halved as the rule says: from its own step on, as the next gradient will.
