@@ -67,7 +67,7 @@ func (j *job) closeForks(which func(*fork) bool) error {
 
 // fork takes a piece of a table that comes into a job. The error is a fault of this replica.
 func (s *State) fork(m *wire.Restore) (wire.Answer, error) {
-	no := func(format string, args ...any) (wire.Answer, error) { return refusedFork(m, format, args...) }
+	no := refusedFork(m)
 	if m.Load == 0 || !wire.ValidName(m.Job) {
 		return no("a fork needs a number and a job's name")
 	}
@@ -94,13 +94,16 @@ func (s *State) fork(m *wire.Restore) (wire.Answer, error) {
 	return j.answer(wire.OK, ""), nil
 }
 
-func refusedFork(m *wire.Restore, format string, args ...any) (wire.Answer, error) {
-	return wire.Answer{Status: wire.Refused, Detail: clean(fmt.Sprintf("fork into job %q: ", m.Job) + fmt.Sprintf(format, args...))}, nil
+// refusedFork says why a piece is refused.
+func refusedFork(m *wire.Restore) func(format string, args ...any) (wire.Answer, error) {
+	return func(format string, args ...any) (wire.Answer, error) {
+		return wire.Answer{Status: wire.Refused, Detail: clean(fmt.Sprintf("fork into job %q: ", m.Job) + fmt.Sprintf(format, args...))}, nil
+	}
 }
 
 // beginFork makes room for a table. Another fork that was to have its name is given up.
 func (s *State) beginFork(m *wire.Restore) (wire.Answer, error) {
-	no := func(format string, args ...any) (wire.Answer, error) { return refusedFork(m, format, args...) }
+	no := refusedFork(m)
 	var of wire.ForkedTable
 	if err := json.Unmarshal(m.Data, &of); err != nil {
 		return no("description of the table: %v", err)
