@@ -45,7 +45,7 @@ func launchCommand() *cli.Command {
 			&cli.IntFlag{Name: "shards", Value: 4, Usage: "parts that the parameters are dealt over, a power of two", EnvVars: env("shards")},
 			&cli.StringFlag{Name: "durability", Value: ps.QuorumMemory, Usage: ps.QuorumDisk + " or " + ps.QuorumMemory, EnvVars: env("durability")},
 			&cli.StringFlag{Name: "log-budget", Value: "8MiB", Usage: "bytes of a shard's log, in each server", EnvVars: env("log-budget")},
-			&cli.StringFlag{Name: "memory", Usage: "memory budget of each server, such as 2GiB; default: what is free", EnvVars: env("memory")},
+			&cli.StringFlag{Name: "memory", Usage: "memory of each server for tables, requests on their way, copies for snapshots and logs in memory, such as 2GiB; not in it: up to 30 MiB of the program itself, and files that it maps and the system can drop from memory, which are logs on disk (--log-budget a shard) and cold rows; default: what is free", EnvVars: env("memory")},
 			&cli.StringFlag{Name: "dir", Usage: "data `DIR`; default: a temporary one, removed at the end", EnvVars: env("dir")},
 			&cli.StringFlag{Name: "job", Usage: "`NAME` the workers share; default: random, or job with --dir", EnvVars: env("job")},
 			&cli.StringFlag{Name: "kill-leader-every", Usage: "kill the leader of the next group every `D` (a duration, or Nsteps)"},
