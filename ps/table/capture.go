@@ -117,7 +117,7 @@ func (c *Capture) save(unit uint32, head *unitHead, number int) error {
 	}
 	block, err := c.units.take(1)
 	if err != nil {
-		return err
+		return fmt.Errorf("set a unit aside for a capture: %w", err)
 	}
 	copy(c.units.bytesOf(block), t.unitBytes(unit))
 	c.copies[unitKey(number, head.ordinal)] = savedUnit{head.epoch, block}
