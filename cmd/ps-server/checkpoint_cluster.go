@@ -129,7 +129,7 @@ func restoreCommand() *cli.Command {
 			"With --table only these tables come, with optimizer slots and schema, into a job that runs or has yet to begin:\n" +
 			"an experiment on a copy. Workers see each when all of it is there.",
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "from", Usage: "`DIR[@ID]`: the folder, and which checkpoint; without one the newest"},
+			&cli.StringFlag{Name: "from", Usage: "`DIR[@ID]`: the folder, and which checkpoint; without one the newest, if all are of one job"},
 			&cli.StringFlag{Name: "job", Usage: "new `NAME` of the job, or the one that tables come into; default: as it was"},
 			&cli.StringSliceFlag{Name: "table", Usage: "only this table, `NAME[=NEWNAME]`; may be given again"},
 			&cli.IntFlag{Name: "world", Usage: "go on with `N` workers (bsp); default: as many as there were"},

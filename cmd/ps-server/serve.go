@@ -44,7 +44,7 @@ func serveCommand() *cli.Command {
 			&cli.StringFlag{Name: "checkpoint-every", Usage: "keep each running job so often: `10m`, or 500steps", EnvVars: program.Env("checkpoint-every")},
 			&cli.IntFlag{Name: "checkpoint-keep", Usage: "the newest `N` checkpoints of a job stay; default: 3", EnvVars: program.Env("checkpoint-keep")},
 			&cli.StringFlag{Name: "checkpoint-rate", Usage: "bytes of a checkpoint that each shard writes in a second at most, such as 64MiB, the default; 0: no bound", EnvVars: program.Env("checkpoint-rate")},
-			&cli.StringFlag{Name: "restore", Usage: "first start: begin with a checkpoint, `DIR` or DIR@ID", EnvVars: program.Env("restore")},
+			&cli.StringFlag{Name: "restore", Usage: "first start: begin with a checkpoint, the newest in `DIR`, which is to be of one job, or DIR@ID", EnvVars: program.Env("restore")},
 			&cli.IntFlag{Name: "restore-world", Usage: "with --restore: go on with `N` workers (bsp); default: as many as there were", EnvVars: program.Env("restore-world")},
 			program.ProfileFlag(", at the end"),
 		}, program.NetworkFlags(), program.BulkFlags(), program.LogFlags("info"), program.ConfigFlags()),

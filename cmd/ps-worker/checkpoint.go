@@ -39,7 +39,7 @@ func serverCheckpointFlags() []cli.Flag {
 		&cli.StringFlag{Name: "checkpoint-every", Usage: "the servers make one so often: `10m`, or 500steps; train --checkpoint-every asks for them too"},
 		&cli.IntFlag{Name: "checkpoint-keep", Usage: "the newest `N` stay; default: 3"},
 		&cli.StringFlag{Name: "checkpoint-rate", Usage: "what each shard writes of one at most, a second; default: 64MiB; 0: no bound"},
-		&cli.StringFlag{Name: "restore", Usage: "first start: begin with the newest checkpoint of --job in `DIR`, of any without it, or with DIR@ID, for --workers"},
+		&cli.StringFlag{Name: "restore", Usage: "first start: begin with the newest checkpoint of --job in `DIR`, of its only job without it, or with DIR@ID, for --workers"},
 	}
 }
 
@@ -142,7 +142,7 @@ func (j *job) findJob() error {
 	}
 }
 
-// newestOf is what a checkpoint says of itself: the one of a number, or else the newest of a job, of any if job is "".
+// newestOf is what a checkpoint says of itself: the one of a number, or else the newest of a job, of the only one if job is "".
 func newestOf(ctx context.Context, from restore.Source, job string) (*checkpoint.Manifest, error) {
 	c, closing, err := from.Open(ctx, job)
 	if err != nil {

@@ -28,9 +28,11 @@ func TestResumeTakesItsOwnJob(t *testing.T) {
 	}
 	run(0, "restoring job a from its newest checkpoint, "+dir+"@", servers, "--job", "a", "--resume", "--epochs", "2")
 	run(1, `the folder has those of ["a" "b"]`, servers, "--job", "c", "--resume")
-	code, _, stderr := command(t.Context(), "launch", "--restore", dir, "--job", "c", "--", "true")
-	if code != 1 || !strings.Contains(stderr, `those of ["a" "b"]`) {
-		t.Errorf("launch: exit %d: %s", code, stderr)
+	for says, args := range map[string][]string{`those of ["a" "b"]`: {"--job", "c", "--", "true"}, "of the jobs a and b: name one": {"--", "true"}} {
+		code, _, stderr := command(t.Context(), append([]string{"launch", "--restore", dir}, args...)...)
+		if code != 1 || !strings.Contains(stderr, says) {
+			t.Errorf("launch %q: exit %d: %s", args, code, stderr)
+		}
 	}
 }
 

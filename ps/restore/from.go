@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,7 +19,7 @@ import (
 // Source is a folder of checkpoints, and one of them.
 type Source struct {
 	Dir string
-	ID  uint64 // 0: the newest
+	ID  uint64 // 0: the newest of its job
 }
 
 // ParseSource reads DIR or DIR@ID; what is there under the whole name is a DIR. The path becomes absolute.
@@ -48,8 +49,8 @@ func (s Source) String() string {
 	return fmt.Sprintf("%s@%d", s.Dir, s.ID)
 }
 
-// Open opens the checkpoint for reading. The newest is that of the whole folder, unless
-// a job is named. The function it returns closes it.
+// Open opens the checkpoint for reading: of a folder the newest of the job, or, if job is "", of the only one
+// that the folder has. The function it returns closes it.
 func (s Source) Open(ctx context.Context, job string) (c *checkpoint.Checkpoint, closing func() error, err error) {
 	if _, err := os.Stat(s.Dir); err != nil {
 		return nil, nil, fmt.Errorf("open folder of checkpoints: %w", err)
@@ -59,7 +60,7 @@ func (s Source) Open(ctx context.Context, job string) (c *checkpoint.Checkpoint,
 		return nil, nil, err
 	}
 	if s.ID == 0 {
-		s.ID, err = newest(ctx, store, job)
+		s.ID, err = s.newest(ctx, store, job)
 	}
 	if err == nil {
 		c, err = store.Load(ctx, s.ID)
@@ -71,29 +72,28 @@ func (s Source) Open(ctx context.Context, job string) (c *checkpoint.Checkpoint,
 }
 
 // newest is the newest checkpoint; one that cannot be read is an error, since it may be that.
-func newest(ctx context.Context, store *checkpoint.Store, job string) (uint64, error) {
+func (s Source) newest(ctx context.Context, store *checkpoint.Store, job string) (uint64, error) {
 	all, err := store.List(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("find the newest checkpoint: %w: name one by DIR@ID", err)
 	}
-	var id uint64
-	var jobs []string
+	last := map[string]uint64{} // by job
 	for _, m := range all {
-		if job == "" || m.Job == job {
-			id = m.ID
-		}
-		if !slices.Contains(jobs, m.Job) {
-			jobs = append(jobs, m.Job)
-		}
+		last[m.Job] = m.ID
 	}
+	jobs := slices.Sorted(maps.Keys(last))
 	switch {
-	case id != 0:
-		return id, nil
 	case len(jobs) == 0:
 		return 0, fmt.Errorf("find the newest checkpoint: %w: the folder has none", checkpoint.ErrNotFound)
-	default:
+	case job == "" && len(jobs) == 1:
+		return last[jobs[0]], nil
+	case job == "":
+		a, b := jobs[0], jobs[1]
+		return 0, fmt.Errorf("%s holds checkpoints of the jobs %s and %s: name one by its number, %s@%d or %s@%d", s.Dir, a, b, s.Dir, last[a], s.Dir, last[b])
+	case last[job] == 0:
 		return 0, fmt.Errorf("find the newest checkpoint of job %q: %w: the folder has those of %q", job, checkpoint.ErrNotFound, jobs)
 	}
+	return last[job], nil
 }
 
 // OfModel says whether a table is one that a model has, and not what servers
