@@ -2,6 +2,7 @@ package ps
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -43,9 +44,9 @@ func (c caller) Call(ctx context.Context, group uint32, m wire.Message) (wire.An
 		switch answer.Status {
 		case wire.NotLeader:
 			hint, _ := l.Member(answer.Leader)
-			return link.Hint(hint.Addr), fmt.Errorf("not leader: %s", answer.Detail)
+			return link.Hint(hint.Addr), errors.New(answer.Reason())
 		case wire.Busy:
-			return link.Busy(time.Duration(answer.After) * time.Millisecond), fmt.Errorf("busy: %s", answer.Detail)
+			return link.Busy(time.Duration(answer.After) * time.Millisecond), errors.New(answer.Reason())
 		default:
 			body = reply.Body
 			return link.Done(), nil

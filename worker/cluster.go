@@ -87,7 +87,7 @@ func (c *cluster) discover(ctx context.Context) error {
 		Op: "find the cluster", Replicas: func() []string { return c.seeds },
 		Timeout: 9 * time.Second, PerTry: 3 * time.Second,
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, route.Timeout, fmt.Errorf("no server has answered within %v: %w", route.Timeout, context.DeadlineExceeded))
+	ctx, cancel := context.WithTimeoutCause(ctx, route.Timeout, fmt.Errorf("no server has answered within %v: %w: start ps-server there, or name others (Servers, --servers)", route.Timeout, context.DeadlineExceeded))
 	defer cancel()
 	_, err = route.Do(ctx, func(ctx context.Context, addr string) (link.Verdict, error) {
 		reply, err := c.link.Call(ctx, addr, link.Call{Head: head})
@@ -202,7 +202,7 @@ func (c *cluster) verdict(a wire.Answer) (link.Verdict, error) {
 
 // notNow is an answer after which another try can help. It is no RefusedError:
 // an error at the deadline wraps those of all tries, and must not look final.
-func notNow(a wire.Answer) error { return fmt.Errorf("%s: %s", a.Status, a.Detail) }
+func notNow(a wire.Answer) error { return errors.New(a.Reason()) }
 
 // answered remembers whom to ask first next time. A follower that answered a
 // pull says who leads: whoever went on asking it would wait for each commit to

@@ -92,8 +92,8 @@ func TestNobodyThereIsSaidWithinTenSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		_, err := worker.Connect(t.Context(), worker.Config{Servers: []string{"nowhere:1", "elsewhere:2"}, Network: inproc.NewNetwork()})
-		if err == nil || !strings.Contains(err.Error(), "nowhere:1") || !strings.Contains(err.Error(), "elsewhere:2") {
-			t.Errorf("error %v: want both addresses", err)
+		if err == nil || !strings.Contains(err.Error(), "nowhere:1") || !strings.Contains(err.Error(), "elsewhere:2") || !strings.Contains(err.Error(), "start ps-server there, or name others (Servers, --servers)") {
+			t.Errorf("error %v: want both addresses, and what to do", err)
 		}
 		if d := time.Since(start); d > 10*time.Second {
 			t.Errorf("took %v", d)

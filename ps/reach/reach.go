@@ -43,7 +43,7 @@ func Discover(ctx context.Context, client *link.Client, addrs []string) (*Cluste
 	}
 	c := New(client, layout.Layout{})
 	route := link.Route{Op: "find the cluster", Replicas: func() []string { return addrs }, Timeout: findPatience, PerTry: findTry}
-	ctx, cancel := context.WithTimeout(ctx, findPatience)
+	ctx, cancel := context.WithTimeoutCause(ctx, findPatience, fmt.Errorf("no server has answered within %v: %w: start ps-server there, or name others (--servers)", findPatience, context.DeadlineExceeded))
 	defer cancel()
 	_, err = route.Do(ctx, func(ctx context.Context, addr string) (link.Verdict, error) {
 		reply, err := client.Call(ctx, addr, link.Call{Head: head})
@@ -60,7 +60,7 @@ func Discover(ctx context.Context, client *link.Client, addrs []string) (*Cluste
 		case err != nil:
 			return link.Fatal(), err
 		case a.Status != wire.OK:
-			return link.Next(), fmt.Errorf("%v: %s", a.Status, a.Detail)
+			return link.Next(), errors.New(a.Reason())
 		}
 		if err = json.Unmarshal(reply.Body, &c.layout); err == nil {
 			err = c.layout.Validate()
@@ -125,9 +125,9 @@ func (c *Cluster) call(ctx context.Context, op string, group uint32, head, body 
 		switch a.Status {
 		case wire.NotLeader:
 			hint, _ := c.layout.Member(a.Leader)
-			return link.Hint(hint.Addr), fmt.Errorf("not leader: %s", a.Detail)
+			return link.Hint(hint.Addr), errors.New(a.Reason())
 		case wire.Busy, wire.Pending:
-			return link.Busy(time.Duration(a.After) * time.Millisecond), fmt.Errorf("%v: %s", a.Status, a.Detail)
+			return link.Busy(time.Duration(a.After) * time.Millisecond), errors.New(a.Reason())
 		default:
 			return link.Done(), nil
 		}

@@ -53,6 +53,14 @@ type Answer struct {
 	Checkpoint uint64
 }
 
+// Reason is the status with the detail, if there is one: for errors.
+func (a *Answer) Reason() string {
+	if a.Detail == "" {
+		return a.Status.String()
+	}
+	return fmt.Sprintf("%v: %s", a.Status, a.Detail)
+}
+
 func (a *Answer) fields(c *coder) {
 	c.u8((*uint8)(&a.Status))
 	c.str(&a.Detail)
