@@ -22,6 +22,15 @@ func Near(name string, valid []string) string {
 	return best
 }
 
+// Close is Nearest if no more than two letters differ, or a third of those of name, else "": what a flag or a command was meant to be.
+func Close(name string, valid []string) string {
+	best := Nearest(name, valid)
+	if distance(strings.ToLower(name), strings.ToLower(best)) > max(2, len(name)/3) {
+		return ""
+	}
+	return best
+}
+
 // distance counts the bytes to insert, delete or replace to turn a into b (Levenshtein).
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)

@@ -361,6 +361,11 @@ func TestNearest(t *testing.T) {
 	if got := optim.Nearest("x", nil); got != "" {
 		t.Errorf("nearest of nothing is %q", got)
 	}
+	for name, want := range map[string]string{"adma": "adam", "acurcy": "accuracy", "quiet": "", "sgdmom": "", "acuracyy": "accuracy"} {
+		if got := optim.Close(name, valid); got != want {
+			t.Errorf("close to %q is %q, want %q", name, got, want)
+		}
+	}
 	for name, want := range map[string]string{"adma": "adam", "sg": "sgd", "x": "", "foo": "", "": "", "momentum": ""} {
 		if got := optim.Near(name, valid); got != want {
 			t.Errorf("near %q is %q, want %q", name, got, want)

@@ -141,10 +141,13 @@ func onUsage(c *cli.Context, err error, _ bool) error {
 	if name, ok := strings.CutPrefix(err.Error(), undefined); ok {
 		var valid []string
 		for _, f := range flags(c) {
-			valid = append(valid, "--"+f.Names()[0])
+			valid = append(valid, f.Names()[0])
 		}
-		given := "--" + strings.TrimLeft(name, "-")
-		return Usage("unknown flag %s%s", given, nearest(given, valid))
+		given := strings.TrimLeft(name, "-")
+		if n := optim.Close(given, valid); n != "" {
+			return Usage("unknown flag --%s; did you mean --%s?", given, n)
+		}
+		return Usage("unknown flag --%s: --help shows those there are", given)
 	}
 	return &UsageError{err}
 }
@@ -157,7 +160,7 @@ func flags(c *cli.Context) []cli.Flag {
 }
 
 func nearest(name string, valid []string) string {
-	if n := optim.Nearest(name, valid); n != "" {
+	if n := optim.Close(name, valid); n != "" {
 		return fmt.Sprintf("; did you mean %s?", n)
 	}
 	return ""
