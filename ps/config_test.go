@@ -84,8 +84,16 @@ func TestMemoryThatCannotHoldIsRefused(t *testing.T) {
 		t.Errorf("logs on disk: %v", err)
 	}
 	_, err = s.memory(formation{Layout: l, Durability: QuorumMemory}, "x")
-	if err == nil || !strings.Contains(err.Error(), "--memory") || !strings.Contains(err.Error(), "--log-budget") {
+	if err == nil || !strings.Contains(err.Error(), "needs 128MiB at least (Memory, --memory)") || !strings.Contains(err.Error(), "--log-budget") {
 		t.Errorf("64 MiB of logs in 64 MiB: %v", err)
+	}
+	s.cfg.Memory = 128 << 20
+	if _, err = s.memory(formation{Layout: l, Durability: QuorumMemory}, "x"); err != nil {
+		t.Errorf("as much as is said to be needed: %v", err)
+	}
+	s.cfg.Memory = 20 << 20
+	if _, err = s.memory(formation{Layout: l, Durability: QuorumDisk}, "x"); err == nil || !strings.Contains(err.Error(), "needs 37MiB") || strings.Contains(err.Error(), "log budget") {
+		t.Errorf("20 MiB, logs on disk: %v", err)
 	}
 }
 

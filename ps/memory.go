@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sort"
 	"strings"
 
 	"hcclps/ps/raftlog"
@@ -43,15 +44,26 @@ func (s *Server) memory(f formation, self string) (shares, error) {
 		}
 		m.limit = free
 	}
-	m.copies = min(maxCopies, m.limit/copyShare)
-	m.inbox = max(minInbox, m.limit/inboxShare)
 	if f.Durability == QuorumMemory && !f.Scratch {
 		m.log = int64(groups) * s.cfg.LogBudget
 	}
-	if least := m.log + m.inbox + m.copies + minTables; least > m.limit {
-		return m, fmt.Errorf("log %d + inbox %d + copies %d + at least %d bytes of tables are more than the %d this server may use: raise that (Memory, --memory), or lower the log budget (LogBudget, --log-budget; now %d a group, %d groups here)", m.log, m.inbox, m.copies, int64(minTables), m.limit, s.cfg.LogBudget, groups)
+	if m = m.dealt(m.limit); m.tables() >= minTables {
+		return m, nil
 	}
-	return m, nil
+	least := sort.Search(1<<30, func(mib int) bool { return m.dealt(int64(mib)<<20).tables() >= minTables })
+	err := fmt.Errorf("the %d bytes this server may use are too few: it needs %dMiB at least (Memory, --memory)", m.limit, least)
+	if m.log > 0 {
+		err = fmt.Errorf("%w, or a lower log budget (LogBudget, --log-budget; now %d a group, %d groups here): the logs are in memory too", err, s.cfg.LogBudget, groups)
+	}
+	return m, err
+}
+
+// dealt is what a server with these logs makes of a limit.
+func (m shares) dealt(limit int64) shares {
+	m.limit = limit
+	m.copies = min(maxCopies, m.limit/copyShare)
+	m.inbox = max(minInbox, m.limit/inboxShare)
+	return m
 }
 
 // minTables is what tables may use at least.

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"hcclps/p2p/backend"
 	"hcclps/p2p/link"
@@ -110,6 +111,9 @@ type locals interface {
 // by which this host's processes reach it. That one is not needed.
 func (s *Server) listen(ctx context.Context) ([]net.Listener, error) {
 	ln, err := s.cfg.Network.Listen(ctx, s.cfg.Listen)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("listen on %s: %w: stop who has it, or name another (Listen, --listen)", s.cfg.Listen, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", s.cfg.Listen, err)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,6 +55,11 @@ func TestCertsAreWhatTheNetworkTakes(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	dir := t.TempDir()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
 	for _, k := range []struct {
 		args []string
 		code int
@@ -72,6 +78,7 @@ func TestMistakes(t *testing.T) {
 		{[]string{"serve", "--dir", dir, "--memory", "1"}, 2, "--memory"},
 		{[]string{"serve", "--dir", dir, "--token-file", filepath.Join(dir, "none")}, 2, "no such file"},
 		{[]string{"serve", "--dir", dir, "--listen", "233.252.0.0/24:0", "--insecure"}, 2, "no interface of this host"},
+		{[]string{"serve", "--dir", t.TempDir(), "--listen", taken.Addr().String()}, 1, "name another (Listen, --listen)"},
 		{[]string{"status", "--servers", "nonsense"}, 2, "--servers nonsense: "},
 		{[]string{"status", "--servers", "127.0.0.1:1"}, 1, "no server has answered, each says why"},
 		{[]string{"row"}, 2, "row: which command? want one of get"},
