@@ -132,6 +132,9 @@ func (e *encoder) encode(rec *record, dst *rows) *RowError {
 	if e.label.column >= 0 {
 		v, want := e.rule.parse(e.label.value(rec))
 		if want != "" {
+			if want == wantNumber {
+				want = wantRule
+			}
 			return e.label.bad(rec, rec.fields[e.label.column], want)
 		}
 		label = v

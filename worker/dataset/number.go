@@ -12,6 +12,7 @@ const (
 	wantLabel   = "a label -1, 0 or 1"
 	wantFinite  = "a finite number"
 	wantNumber  = "a number"
+	wantRule    = "a number; if the label is text say which values are 1 (OneOf, --label COL=V,W)"
 	wantWeight  = "a finite weight of 0 or more"
 	wantValue   = "a value: the field is empty"
 	wantColon   = "index:value"

@@ -148,7 +148,7 @@ func (p *plan) checkLabel() error {
 	if f.where != "" {
 		return f.fault("column %q is none of %s", f.column(), list(p.columns))
 	}
-	return fmt.Errorf("read data file %s: no column %q for the label: its first line has %s", p.cfg.Paths[0], f.column(), list(p.columns))
+	return fmt.Errorf("read data file %s: no column %q for the label: its first line has %s: name the label's (Label, --label), or if rows to predict have none say so (NoLabel, --no-label)", p.cfg.Paths[0], f.column(), list(p.columns))
 }
 
 func (p *plan) planSparse() error {
