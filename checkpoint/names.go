@@ -32,6 +32,12 @@ type fileName struct {
 	temp bool // not yet renamed
 }
 
+// IsFile reports whether a file of that name belongs to a folder of checkpoints, whole or not yet.
+func IsFile(name string) bool {
+	_, ok := parseName(name)
+	return ok
+}
+
 // parseName takes the name of a file of ours apart; ok is false for files of
 // others.
 func parseName(name string) (f fileName, ok bool) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,6 +46,12 @@ func listCommand() *cli.Command {
 			}
 			return withFolder(dir, func(s *checkpoint.Store) error {
 				all, err := s.List(c.Context)
+				if err == nil && len(all) == 0 {
+					err = checkpointFolder(dir)
+				}
+				if err != nil && len(all) == 0 {
+					return err
+				}
 				if c.Bool("json") {
 					return errors.Join(json.NewEncoder(c.App.Writer).Encode(all), err)
 				}
@@ -52,6 +59,20 @@ func listCommand() *cli.Command {
 			})
 		},
 	}
+}
+
+// checkpointFolder refuses a folder that has files, but none of checkpoints. One that is empty, or has hidden files alone, may get some.
+func checkpointFolder(dir string) error {
+	all, err := os.ReadDir(dir)
+	if err != nil || slices.ContainsFunc(all, func(e os.DirEntry) bool { return checkpoint.IsFile(e.Name()) }) {
+		return err
+	}
+	for _, e := range all {
+		if name := e.Name(); name[0] != '.' && name != "lost+found" {
+			return fmt.Errorf("%s is no folder of checkpoints: it holds %s: give the one that servers, or train, have as --checkpoint-dir", dir, name)
+		}
+	}
+	return nil
 }
 
 func showList(w io.Writer, all []*checkpoint.Manifest) error {

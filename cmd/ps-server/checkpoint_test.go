@@ -127,7 +127,7 @@ func TestCheckpointCommands(t *testing.T) {
 		says(run(0, "create", "--servers", s.addr, "--cluster", "c", "--job", "clicks"), "of job clicks, step", s.kept)
 	}
 	stop()
-	says(run(1, "create", "--servers", s.addr, "--cluster", "c", "--job", "nobody"), "nobody")
+	says(run(1, "create", "--servers", s.addr, "--cluster", "c", "--job", "nobody"), `job "nobody" is unknown here: the jobs are ["clicks"]`)
 
 	var all []checkpoint.Manifest
 	if err := json.Unmarshal([]byte(run(0, "list", "--json", s.kept)), &all); err != nil || len(all) != 2 {
@@ -169,6 +169,10 @@ func TestCheckpointCommands(t *testing.T) {
 }
 
 func TestCheckpointCommandsRefuse(t *testing.T) {
+	other := t.TempDir()
+	if err := os.WriteFile(filepath.Join(other, "checkpoint.go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	missing := filepath.Join(t.TempDir(), "nowhere")
 	for _, c := range []struct {
 		code int
@@ -177,6 +181,8 @@ func TestCheckpointCommandsRefuse(t *testing.T) {
 	}{
 		{2, "which folder", []string{"list"}},
 		{1, missing, []string{"list", missing}},
+		{1, "is no folder of checkpoints: it holds checkpoint.go", []string{"list", other}},
+		{0, "", []string{"list", t.TempDir()}},
 		{1, missing, []string{"verify", missing}},
 		{1, "none", []string{"verify", t.TempDir()}},
 		{2, "want a number", []string{"verify", missing, "newest"}},

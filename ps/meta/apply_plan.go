@@ -20,7 +20,7 @@ func (s *state) plan(e planEntry) result {
 		return s.planFirst(e)
 	}
 	if j == nil {
-		return result{Answer: refuse(wire.Unknown, "plan of job %q: it is not open at the meta group", e.Job)}
+		return result{Answer: refuse(wire.Unknown, "job %q is unknown here: the jobs are %q", e.Job, slices.Sorted(maps.Keys(s.Jobs)))}
 	}
 	if j.Plan != nil {
 		return result{Answer: refuse(wire.Pending, "plan %d of job %q is in flight", j.Plan.Plan.ID, e.Job)}
