@@ -80,7 +80,7 @@ func (s *saver) fresh(ctx context.Context) error {
 		return nil
 	}
 	if err == nil {
-		err = fmt.Errorf("%s holds checkpoints of job %s, the newest after step %d: resume goes on with it, another folder or job begins anew", s.cfg.Dir, s.job, m.Step)
+		err = fmt.Errorf("%s holds checkpoints of job %s, the newest after step %d: resume goes on with it (Resume, --resume), another folder or job begins anew", s.cfg.Dir, s.job, m.Step)
 	}
 	return err
 }
