@@ -136,6 +136,9 @@ func (j *job) train(ctx context.Context, client *worker.Client) error {
 	if err != nil {
 		return err
 	}
+	if client.Rank() == 0 {
+		j.warmedUp(rep.Steps)
+	}
 	if dir := j.c.String("save"); dir != "" && client.Rank() == 0 && j.how.KeepBest == "" {
 		if err := client.Save(ctx, dir, j.how.About); err != nil {
 			return err
@@ -146,6 +149,21 @@ func (j *job) train(ctx context.Context, client *worker.Client) error {
 		return err
 	}
 	return j.print(r)
+}
+
+// warmedUp says that a 1-bit Adam has not come to its momenta.
+func (j *job) warmedUp(steps uint64) {
+	o := j.model.Dense
+	if o.Name != optim.OneBitAdam {
+		return
+	}
+	rule, err := optim.New(optim.Config{Name: o.Name, Params: o.Params})
+	if err != nil {
+		return // Train has refused it already
+	}
+	if freeze := uint64(rule.Config().Params["freeze_step"]); steps <= freeze {
+		fmt.Fprintf(j.c.App.ErrWriter, "%s was adam with whole gradients in all %d steps: its freeze_step is %d: --optimizer %s:freeze_step=N, N below the steps, sends momenta in codes from then on\n", o.Name, steps, freeze, o.Name)
+	}
 }
 
 // begin makes the model, with what is loaded.

@@ -162,6 +162,16 @@ func TestTrainPrintsOneLineOfJSON(t *testing.T) {
 	}
 }
 
+func TestOneBitAdamWithoutAMomentumSaysSo(t *testing.T) {
+	data := write(t, "train.libsvm", strings.Repeat("1 1:1\n0 2:1\n", 40))
+	for freeze, want := range map[string]bool{"3": false, "10": true, "1000": true} { // of 10 steps
+		code, _, stderr := command(t.Context(), "train", "--data", data, "--mode", "allreduce", "--optimizer", "onebit_adam:freeze_step="+freeze, "--batch", "16", "--epochs", "2")
+		if said := strings.Contains(stderr, "in all 10 steps: its freeze_step is "+freeze); code != 0 || said != want {
+			t.Errorf("freeze_step %s: exit %d, said: %v, want %v: %s", freeze, code, said, want, stderr)
+		}
+	}
+}
+
 // A table of ranks and a rank by another variable do not say who this process is.
 func TestRankTableWantsItsOwnRank(t *testing.T) {
 	t.Setenv("RANK_TABLE_FILE", filepath.Join(t.TempDir(), "table.json"))
