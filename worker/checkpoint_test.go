@@ -74,7 +74,7 @@ func TestResumedTrainingHasTheSameBits(t *testing.T) {
 			if m.Step < 4 || m.Step > 9 || len(m.Workers) != world || len(m.Tables) < 2 {
 				t.Fatalf("newest checkpoint: step %d, %d workers, %d tables", m.Step, len(m.Workers), len(m.Tables))
 			}
-			if _, err := worker.Connect(t.Context(), worker.Config{Mode: worker.AllReduce, Job: "half", Checkpoints: worker.Checkpoints{Dir: cfg.Checkpoints.Dir}}); err == nil || !strings.Contains(err.Error(), "resume goes on with it") {
+			if _, err := worker.Connect(t.Context(), worker.Config{Mode: worker.AllReduce, Job: "half", Checkpoints: worker.Checkpoints{Dir: cfg.Checkpoints.Dir}}); err == nil || !strings.Contains(err.Error(), "resume goes on with it (Resume, --resume)") {
 				t.Errorf("a folder with checkpoints of the job: %v", err)
 			}
 			cfg.Checkpoints.Resume = true
