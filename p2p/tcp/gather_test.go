@@ -2,10 +2,14 @@ package tcp_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
+	"slices"
 	"testing"
+	"time"
 
 	"hcclps/p2p"
 	"hcclps/p2p/sockets"
@@ -70,5 +74,160 @@ func TestOnlySocketsGather(t *testing.T) {
 		if got := c.comm.Gathers(); got != c.want {
 			t.Errorf("%s: %v", c.what, got)
 		}
+	}
+}
+
+// latch is a channel that is closed by calling set, once or more often.
+func latch() (done <-chan struct{}, set func()) {
+	ctx, set := context.WithCancel(context.Background())
+	return ctx.Done(), set
+}
+
+// stalling is a connection of whose bytes the first left are read, and more only when it is let go on, or closed.
+type stalling struct {
+	net.Conn
+	left    int
+	stalled <-chan struct{} // closed when they are read
+	stop    func()
+	goingOn <-chan struct{}
+	goOn    func()
+}
+
+func stall(conn net.Conn, left int) *stalling {
+	s := &stalling{Conn: conn, left: left}
+	s.stalled, s.stop = latch()
+	s.goingOn, s.goOn = latch()
+	return s
+}
+
+func (s *stalling) Close() error {
+	s.goOn()
+	return s.Conn.Close()
+}
+
+func (s *stalling) Read(b []byte) (int, error) {
+	if s.left == 0 {
+		s.stop()
+		<-s.goingOn
+		return s.Conn.Read(b)
+	}
+	n, err := s.Conn.Read(b[:min(len(b), s.left)])
+	s.left -= n
+	return n, err
+}
+
+// touching is a socket whose writers are seen to read until they return: the race detector learns nothing of what the kernel reads. One that
+// failed reads until told is over, which is when the reader has failed too, if not before.
+type touching struct {
+	net.Conn
+	told <-chan struct{}
+	tell func()
+}
+
+func touch(conn net.Conn) *touching {
+	c := &touching{Conn: conn}
+	c.told, c.tell = latch()
+	return c
+}
+
+func (c *touching) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil {
+		c.tell()
+	}
+	return n, err
+}
+
+func (c *touching) WriteBuffers(vectors net.Buffers) (int, error) {
+	places := slices.Clone(vectors) // WriteTo empties the list
+	n, err := vectors.WriteTo(c.Conn)
+	if err != nil {
+		<-c.told
+	}
+	for _, p := range places {
+		_ = bytes.Clone(p)
+	}
+	return int(n), err
+}
+
+// When a gathered message has ended its places are the caller's again, whichever side closed in the middle of it: nothing reads them, and what
+// they become does not arrive.
+func TestNothingReadsPlacesOfAMessageThatEnded(t *testing.T) {
+	t.Parallel() // all wait for Comms that end
+	for _, stripes := range []int{1, 2} {
+		for closer, want := range []error{p2p.ErrClosed, p2p.ErrPeer} {
+			t.Run(fmt.Sprintf("rank %d of %d stripes", closer, stripes), func(t *testing.T) {
+				t.Parallel()
+				closeWhileGathered(t, stripes, closer, want)
+			})
+		}
+	}
+}
+
+func closeWhileGathered(t *testing.T, stripes, closer int, want error) {
+	t.Helper()
+	const size, place, before, after = 3 << 20, 48 << 10, 1, 0xff
+	a, b := connected(t, sockets.Network{}, "127.0.0.1:0", stripes)
+	peer := make([]*stalling, stripes)
+	for k := range b { // a piece is more than the kernel has room for
+		if err := errors.Join(a[k].(bufferedSocket).SetWriteBuffer(16<<10), b[k].(bufferedSocket).SetReadBuffer(16<<10)); err != nil {
+			t.Fatal(err)
+		}
+		peer[k] = stall(b[k], 10_000)
+		b[k] = peer[k]
+	}
+	for k := range a {
+		c := touch(a[k])
+		if a[k] = c; closer == 0 {
+			c.tell() // its reader goes on until its writers have ended
+		}
+	}
+	comms := run(t, tcp.Config{Checksum: tcp.ChecksumOn}, a, b)
+	var places [][]byte
+	for range size / place {
+		places = append(places, bytes.Repeat([]byte{before}, place))
+	}
+	got := make([]byte, size)
+	recv := comms[1].Irecv(0, p2p.Bytes(got))
+	send := comms[0].(p2p.Gatherer).IsendGathered(1, append([][]byte(nil), places...))
+	for _, p := range peer {
+		await(t, p.stalled) // its writer is in the middle of a piece
+	}
+	if err := comms[closer].Close(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, send.Done())
+	for _, p := range places {
+		for i := range p {
+			p[i] = after
+		}
+	}
+	for _, p := range peer {
+		p.goOn()
+	}
+	if err := send.Wait(t.Context()); !errors.Is(err, want) {
+		t.Errorf("send: %v, want %v", err, want)
+	}
+	await(t, recv.Done())
+	if err := recv.Wait(t.Context()); err == nil {
+		t.Error("it arrived whole")
+	}
+	if i := bytes.IndexByte(got, after); i >= 0 {
+		t.Errorf("byte %d was written to the connection after the send had ended", i)
+	}
+}
+
+// bufferedSocket is a connection whose memory in the kernel can be bounded.
+type bufferedSocket interface {
+	SetReadBuffer(n int) error
+	SetWriteBuffer(n int) error
+}
+
+func await(t *testing.T, done <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatal("it does not end")
 	}
 }
