@@ -29,7 +29,7 @@ func until(stop uint64, every uint64, o model.Options, opt worker.TrainOptions) 
 			if opt.OnStep != nil {
 				opt.OnStep(p)
 			}
-			if p.Step == stop {
+			if stop > 0 && p.Step >= stop {
 				cancel(errEnough)
 			}
 		}

@@ -123,9 +123,10 @@ func unfit(t *testing.T, w crew, told string) {
 		first := c.Rank() == 1 && !late
 		opt.OnStep = func(p worker.Progress) {
 			switch {
-			case first && p.Step == 10:
-				died.Store(true)
-				c.Abandon()
+			case first && p.Step >= 10:
+				if died.CompareAndSwap(false, true) {
+					c.Abandon()
+				}
 			case over.Load() && c.Rank() == 0:
 				_, _ = c.Stop(ctx) // once more each time, until it is in force
 			}

@@ -45,7 +45,9 @@ type TrainOptions struct {
 	// still being written.
 	CheckpointEvery Interval
 
-	OnStep func(Progress) // called after every step
+	// OnStep is called after every step, but for one after which the workers are others (ErrRebuilt): that one may be left out here, and be told
+	// of at another worker. Who waits for a step waits for that or a later one.
+	OnStep func(Progress)
 }
 
 func (opt *TrainOptions) defaults() error {
@@ -310,7 +312,7 @@ func (t *trainer) commit(ctx context.Context, cursor []byte, epoch int) error {
 	p := Progress{Step: t.c.Clock(), Epoch: epoch, Rows: t.rep.Rows, Loss: all.loss.mean()}
 	t.rows, t.lossSum, t.lossRows = 0, 0, 0
 	if err != nil {
-		return err // the workers are others, after this step
+		return err // the workers are others, after this step: it is left out of OnStep
 	}
 	t.pacer.step(ctx, t.c)
 	if t.watch.due(t.c.Clock()) {
