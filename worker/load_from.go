@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -93,10 +94,54 @@ func readCheckpoint(ctx context.Context, dir string, id uint64) (*Manifest, erro
 			return err
 		}
 		defer c.Close()
-		m, err = describeCheckpoint(ctx, dir, c)
+		if m, err = describeCheckpoint(ctx, dir, c); err != nil || m.About.described() {
+			return err
+		}
+		m.About, err = aboutBefore(ctx, s, c.Manifest())
 		return err
 	})
 	return m, err
+}
+
+// aboutBefore is what an older checkpoint of the same job and tables says of the model, the newest that does: when all workers have ended
+// nobody is there to say it. It is empty if none does.
+func aboutBefore(ctx context.Context, s *checkpoint.Store, of *checkpoint.Manifest) (About, error) {
+	all, err := s.List(ctx)
+	if err != nil {
+		return About{}, err
+	}
+	for _, older := range slices.Backward(all) {
+		if older.ID >= of.ID || older.Job != of.Job || !slices.EqualFunc(older.Tables, of.Tables, alike) {
+			continue
+		}
+		about, err := aboutIn(ctx, s, older.ID)
+		if ctx.Err() != nil {
+			return About{}, context.Cause(ctx)
+		}
+		if err == nil && about.described() { // of one that cannot be read nothing is known
+			return about, nil
+		}
+	}
+	return About{}, nil
+}
+
+// alike says whether two checkpoints have the same table, whatever its optimizer remembers.
+func alike(a, b checkpoint.Table) bool {
+	return a.ID == b.ID && a.Name == b.Name && a.Dim == b.Dim && a.Slots == b.Slots && bytes.Equal(a.Schema, b.Schema)
+}
+
+func aboutIn(ctx context.Context, s *checkpoint.Store, id uint64) (About, error) {
+	c, err := s.Load(ctx, id)
+	if err != nil {
+		return About{}, err
+	}
+	defer c.Close()
+	blobs, err := workerBlobs(ctx, c)
+	if err != nil {
+		return About{}, err
+	}
+	about, _, err := modelState(c.Manifest(), blobs)
+	return about, err
 }
 
 func withStore(dir string, do func(*checkpoint.Store) error) error {

@@ -150,5 +150,12 @@ func (m *Manifest) Exported() bool {
 	return ok
 }
 
+// Checkpoint is the number of the checkpoint that the model is, 0 of another one. It says how it was made if a worker did, while it was
+// made or, to an older one of the job in the same folder, before.
+func (m *Manifest) Checkpoint() uint64 {
+	k, _ := m.from.(inCheckpoint)
+	return k.id
+}
+
 // Bare says that the tensors are described by nothing but their names and shapes: Load wants the model to be made before.
 func (m *Manifest) Bare() bool { return m.bare }

@@ -125,3 +125,51 @@ func TestLoadRefuses(t *testing.T) {
 		c.Abandon()
 	}
 }
+
+// silent writes a checkpoint that no worker has brought anything to, of a job with the tables of one that there is.
+func silent(t *testing.T, dir, job string, of *checkpoint.Manifest, id uint64) {
+	t.Helper()
+	s, err := checkpoint.Open(checkpoint.Config{Dir: dir, Owner: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	m := checkpoint.Manifest{ID: id, Job: job, HashSeed: of.HashSeed, Shards: of.Shards, Params: of.Params, Tables: of.Tables}
+	for group := range uint32(of.Shards) {
+		w, err := s.Begin(t.Context(), checkpoint.Spec{ID: id, Job: job, Group: group + 1, Shards: of.Shards, HashSeed: of.HashSeed, Tables: of.Tables})
+		if err != nil {
+			t.Fatal(err)
+		}
+		part, err := w.Finish(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Parts = append(m.Parts, part)
+	}
+	if _, err := s.Commit(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A checkpoint that is made when all workers have ended is of the model that an older one of its job says.
+func TestCheckpointsWithoutWorkersKnowTheirModel(t *testing.T) {
+	t.Parallel()
+	dir, _ := kept(t, "ended")
+	of := newest(t, dir, "ended")
+	silent(t, dir, "ended", of, of.ID+1)
+	silent(t, dir, "ended", of, of.ID+2)
+	silent(t, dir, "another", of, of.ID+3)
+	fewer := *of
+	fewer.Tables = of.Tables[1:]
+	silent(t, dir, "ended", &fewer, of.ID+4)
+	for after, model := range []string{"shared", "shared", "shared", "", ""} {
+		id := of.ID + uint64(after)
+		m, err := worker.ReadModel(t.Context(), fmt.Sprintf("%s@%d", dir, id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.About.Model != model || (m.About.Schema == nil) != (model == "") || m.Checkpoint() != id {
+			t.Errorf("checkpoint %d, read as %d: about %+v, want model %q", id, m.Checkpoint(), m.About, model)
+		}
+	}
+}

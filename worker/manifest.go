@@ -38,6 +38,9 @@ type About struct {
 	Schema  *dataset.Schema `json:"schema,omitempty"`  // of its data, with all that was fitted
 }
 
+// described says whether anything is said.
+func (a *About) described() bool { return a.Model != "" || a.Options != nil || a.Schema != nil }
+
 // Manifest describes a model directory: DIR/manifest.json.
 type Manifest struct {
 	Format  string       `json:"format"`

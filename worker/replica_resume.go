@@ -250,7 +250,7 @@ func modelState(m *checkpoint.Manifest, blobs [][]byte) (about About, dense *wor
 		if err != nil {
 			return about, nil, fmt.Errorf("checkpoint %d: state of rank %d: %w", m.ID, rank, err)
 		}
-		if about.Model == "" && about.Schema == nil {
+		if !about.described() {
 			about = s.About
 		}
 		if dense == nil && s.Dense != nil {

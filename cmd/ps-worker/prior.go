@@ -35,6 +35,10 @@ func readPrior(ctx context.Context, dir string) (*prior, error) {
 	if p.bare {
 		return p, nil
 	}
+	if id := m.Checkpoint(); m.About.Options == nil && id > 0 {
+		return nil, fmt.Errorf("read model %s: checkpoint %d does not say how it was made: no ps-worker train was running then to say it, and no older one of job %s there does; "+
+			"ps-worker export --slots writes it as tensors, and train --load goes on with these, with the flags that the job had", dir, id, m.Job)
+	}
 	if m.About.Options == nil {
 		return nil, fmt.Errorf("read model %s: it does not say how it was made: was it saved by a program of your own?", dir)
 	}
