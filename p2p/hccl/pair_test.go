@@ -193,12 +193,19 @@ func TestNothingLeaks(t *testing.T) {
 	comms := mustPair(t, devices)
 	run(t, comms)
 	exchange(comms, 500)
-	before, files := resident(t), descriptors(t)
-	exchange(comms, 10_000)
-	after := resident(t)
-	t.Logf("resident memory %d KiB, then %d KiB", before>>10, after>>10)
-	if after > before+8<<20 {
-		t.Errorf("resident memory grew from %d to %d KiB", before>>10, after>>10)
+	files := descriptors(t)
+	// What leaks grows every time; what the heap, and the race detector for it, take from the system they take once.
+	for left, before := 5, resident(t); ; left-- {
+		exchange(comms, 10_000)
+		after := resident(t)
+		t.Logf("resident memory %d KiB, then %d KiB", before>>10, after>>10)
+		if after <= before+8<<20 {
+			break
+		}
+		if left == 0 {
+			t.Fatalf("resident memory grew from %d to %d KiB, and by as much before", before>>10, after>>10)
+		}
+		before = after
 	}
 	for range 20 {
 		more := mustPair(t, devices)

@@ -118,6 +118,7 @@ func newMember(t *testing.T, dir, id string, ids []string, fsm *counter, wrap ..
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { <-time.After(10 * time.Second) }) // of fake time: a transfer of leadership to who has ended outlives raft by its transport's time-out
 	ctx, cancel := context.WithCancelCause(context.Background())
 	m.cancel = cancel
 	go func() {
