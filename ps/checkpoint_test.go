@@ -121,9 +121,7 @@ func (c *cluster) wantKept(id uint64, value float32) *checkpoint.Manifest {
 func TestCheckpointBetweenTwoSteps(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := savingCluster(t, 3, nil)
-		defer c.close()
-		c.startAll()
+		c := savingCluster(t, 3, nil).up()
 		s := c.open("a", 0, bsp1)
 		s.push()
 		p := c.save()
@@ -157,9 +155,7 @@ func TestCheckpointOfWorkersThatDoNotWait(t *testing.T) {
 		t.Run(p.String(), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				c := savingCluster(t, 3, nil)
-				defer c.close()
-				c.startAll()
+				c := savingCluster(t, 3, nil).up()
 				a, b := c.open("a", 0, p), c.open("b", 1, p)
 				var workers sync.WaitGroup
 				train := func(s *session, steps int, every time.Duration) {
@@ -200,9 +196,7 @@ func TestCheckpointOfWorkersThatDoNotWait(t *testing.T) {
 func TestCheckpointOutlivesALeaderBeforeItsCut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := savingCluster(t, 3, nil)
-		defer c.close()
-		c.startAll()
+		c := savingCluster(t, 3, nil).up()
 		s := c.open("a", 0, bsp1)
 		s.push()
 		p := c.save()
@@ -227,9 +221,7 @@ func TestCheckpointIsAbandonedWithItsLeader(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				slow := int64(1)
-				c := savingCluster(t, 3, func(cfg *ps.Config) { cfg.Checkpoint.Rate = slow })
-				defer c.close()
-				c.startAll()
+				c := savingCluster(t, 3, func(cfg *ps.Config) { cfg.Checkpoint.Rate = slow }).up()
 				s := c.open("a", 0, bsp1)
 				s.push()
 				p := c.save()
@@ -262,9 +254,7 @@ func TestCheckpointIsAbandonedWithItsLeader(t *testing.T) {
 func TestCheckpointWithoutItsFolder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := savingCluster(t, 1, nil)
-		defer c.close()
-		c.startAll()
+		c := savingCluster(t, 1, nil).up()
 		s := c.open("a", 0, bsp1)
 		s.push()
 		dir := c.config(0).Checkpoint.Dir
@@ -291,9 +281,7 @@ func TestCheckpointWithoutItsFolder(t *testing.T) {
 func TestScheduledCheckpoints(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := savingCluster(t, 1, func(cfg *ps.Config) { cfg.Checkpoint.EverySteps, cfg.Checkpoint.Keep = 10, 2 })
-		defer c.close()
-		c.startAll()
+		c := savingCluster(t, 1, func(cfg *ps.Config) { cfg.Checkpoint.EverySteps, cfg.Checkpoint.Keep = 10, 2 }).up()
 		s := c.open("a", 0, bsp1)
 		for range 100 {
 			s.push()
@@ -320,9 +308,7 @@ func TestScheduledCheckpoints(t *testing.T) {
 func TestNoCheckpointWithoutAFolder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 1, nil)
-		defer c.close()
-		c.startAll()
+		c := newCluster(t, 1, nil).up()
 		s := c.open("a", 0, bsp1)
 		s.push()
 		head, err := wire.Control(wire.KindPlan, wire.PlanRequest{SessionRef: wire.SessionRef{Job: "j"}, Plan: wire.Plan{Kind: wire.PlanCheckpoint}})

@@ -91,6 +91,14 @@ func (c *cluster) startAll() {
 	c.ready()
 }
 
+// up starts all servers; they halt when the test ends.
+func (c *cluster) up() *cluster {
+	c.t.Helper()
+	c.t.Cleanup(c.close)
+	c.startAll()
+	return c
+}
+
 func (c *cluster) ready() {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -22,67 +22,64 @@ import (
 	"hcclps/ps/wire"
 )
 
-// seeds is how many times a test by seed is run: PROOF_SEEDS, or a few.
-func seeds(t *testing.T, few int) int {
+// bySeed runs a test with each of three seeds, or of PROOF_SEEDS, in a bubble of its own; stream keeps its draws apart from those of other tests.
+func bySeed(t *testing.T, stream uint64, test func(t *testing.T, seed int, r *rand.Rand)) {
 	t.Helper()
 	n, err := strconv.Atoi(os.Getenv("PROOF_SEEDS"))
 	if err != nil {
-		return few
+		n = 3
 	}
-	return n
+	for seed := range n {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { test(t, seed, rand.New(rand.NewPCG(uint64(seed), stream))) })
+		})
+	}
 }
 
 // TestCrashesWhileSaving kills a server at a moment drawn by seed, while checkpoints are made one after the other: what is
 // committed stays whole, and after a restart the next one is.
 func TestCrashesWhileSaving(t *testing.T) {
 	t.Parallel()
-	for seed := range seeds(t, 3) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				r := rand.New(rand.NewPCG(uint64(seed), 77))
-				c := savingCluster(t, 3, func(cfg *ps.Config) { cfg.Checkpoint.Rate = 1 << 20 })
-				defer c.close()
-				c.startAll()
-				w := newCrowd(c, 2)
-				stop := make(chan struct{})
-				var training sync.WaitGroup
-				training.Go(func() {
-					for {
-						select {
-						case <-stop:
-							return
-						case <-time.After(2 * time.Millisecond):
-							w.step()
-						}
-					}
-				})
-				first := c.save()
-				c.committed(first.Checkpoint)
-				crashed := c.save()
-				<-time.After(time.Duration(r.Int64N(int64(40 * time.Millisecond))))
-				i := r.IntN(3)
-				c.crash(i)
-				end := c.saved(crashed.Checkpoint)
-				t.Logf("the checkpoint in whose time server %d was killed: %s %s", i+1, end.State, end.Why)
-				c.start(i)
-				c.ready()
-				last := c.save()
-				c.committed(last.Checkpoint)
-				close(stop)
-				training.Wait()
-				for id, there := range map[uint64]bool{first.Checkpoint: true, crashed.Checkpoint: end.State == "committed", last.Checkpoint: true} {
-					if !there {
-						if _, err := c.folder().Load(t.Context(), id); !errors.Is(err, checkpoint.ErrNotFound) {
-							t.Errorf("checkpoint %d was %s and is there: %v", id, end.State, err)
-						}
-						continue
-					}
-					wantModel(t, c, id)
+	bySeed(t, 77, func(t *testing.T, _ int, r *rand.Rand) {
+		c := savingCluster(t, 3, func(cfg *ps.Config) { cfg.Checkpoint.Rate = 1 << 20 }).up()
+		w := newCrowd(c, 2)
+		stop := make(chan struct{})
+		var training sync.WaitGroup
+		training.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(2 * time.Millisecond):
+					w.step()
 				}
-			})
+			}
 		})
-	}
+		first := c.save()
+		c.committed(first.Checkpoint)
+		crashed := c.save()
+		<-time.After(time.Duration(r.Int64N(int64(40 * time.Millisecond))))
+		i := r.IntN(3)
+		c.crash(i)
+		end := c.saved(crashed.Checkpoint)
+		t.Logf("the checkpoint in whose time server %d was killed: %s %s", i+1, end.State, end.Why)
+		c.start(i)
+		c.ready()
+		last := c.save()
+		c.committed(last.Checkpoint)
+		close(stop)
+		training.Wait()
+		for id, there := range map[uint64]bool{first.Checkpoint: true, crashed.Checkpoint: end.State == "committed", last.Checkpoint: true} {
+			if !there {
+				if _, err := c.folder().Load(t.Context(), id); !errors.Is(err, checkpoint.ErrNotFound) {
+					t.Errorf("checkpoint %d was %s and is there: %v", id, end.State, err)
+				}
+				continue
+			}
+			wantModel(t, c, id)
+		}
+	})
 }
 
 // wantModel compares a checkpoint with a cluster that was fed the same steps.
@@ -160,6 +157,26 @@ func (b *breaking) Shard(ctx context.Context, group uint32, m wire.Message, body
 	return b.Cluster.Shard(ctx, group, m, body)
 }
 
+// breakdown is a break at one of the first calls, drawn: seeds by turns cancel, kill all three servers, and kill one. Who is killed starts again.
+func (c *cluster) breakdown(seed int, r *rand.Rand, first int64, cancel context.CancelFunc) *breaking {
+	die := []int{r.IntN(3)}
+	if seed%3 == 1 {
+		die = []int{0, 1, 2}
+	}
+	return &breaking{Cluster: c.reachable(), left: 1 + r.Int64N(first), end: func() {
+		if seed%3 == 0 {
+			cancel()
+			return
+		}
+		for _, i := range die {
+			c.crash(i)
+		}
+		for _, i := range die {
+			c.start(i)
+		}
+	}}
+}
+
 // TestCrashesWhileRestoring kills a server or all of them, or breaks the restore off, at a message drawn by seed; the restore that is run again
 // brings the same.
 func TestCrashesWhileRestoring(t *testing.T) {
@@ -167,46 +184,25 @@ func TestCrashesWhileRestoring(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "checkpoints")
 	var want map[uint64]string
 	synctest.Test(t, func(t *testing.T) { want, _ = saveAs(t, shape{4, 1}, dir) })
-	for seed := range seeds(t, 3) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				r := rand.New(rand.NewPCG(uint64(seed), 78))
-				c := newCluster(t, 3, nil)
-				defer c.close()
-				c.startAll()
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				die, calls := []int{r.IntN(3)}, 1+r.Int64N(6)
-				if seed%3 == 1 {
-					die = []int{0, 1, 2}
-				}
-				ck, closing, err := restore.Source{Dir: dir}.Open(ctx, "")
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer closing() //nolint:errcheck // only read
-				_, err = restore.Run(ctx, restore.Config{From: ck, Dir: dir, To: &breaking{Cluster: c.reachable(), left: calls, end: func() {
-					if seed%3 == 0 {
-						cancel()
-						return
-					}
-					for _, i := range die {
-						c.crash(i)
-					}
-					for _, i := range die {
-						c.start(i)
-					}
-				}}})
-				c.ready()
-				t.Logf("broken at call %d: %v", calls, err)
-				if err != nil {
-					if _, err := c.bring(t.Context(), dir); err != nil {
-						t.Fatalf("once more: %v", err)
-					}
-				}
-				newCrowd(c, 2).wantRows(fmt.Sprintf("seed %d", seed), want)
-			})
-		})
-	}
+	bySeed(t, 78, func(t *testing.T, seed int, r *rand.Rand) {
+		c := newCluster(t, 3, nil).up()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ck, closing, err := restore.Source{Dir: dir}.Open(ctx, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closing() //nolint:errcheck // only read
+		b := c.breakdown(seed, r, 6, cancel)
+		calls := b.left
+		_, err = restore.Run(ctx, restore.Config{From: ck, Dir: dir, To: b})
+		c.ready()
+		t.Logf("broken at call %d: %v", calls, err)
+		if err != nil {
+			if _, err := c.bring(t.Context(), dir); err != nil {
+				t.Fatalf("once more: %v", err)
+			}
+		}
+		newCrowd(c, 2).wantRows(fmt.Sprintf("seed %d", seed), want)
+	})
 }

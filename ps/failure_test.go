@@ -60,9 +60,7 @@ func (c *cluster) caughtUp(i int) {
 func TestLeadersDieBetweenPushes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 3, nil)
-		defer c.close()
-		c.startAll()
+		c := newCluster(t, 3, nil).up()
 		s := c.open("a", 0, asp1)
 		for group := range uint32(3) { // the meta group too
 			dead := c.leader(group)
@@ -83,9 +81,7 @@ func TestLeadersDieBetweenPushes(t *testing.T) {
 func TestPlanWhileAShardHasNoQuorum(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 5, func(_ int, cfg *ps.Config) { cfg.Replicas = 3 })
-		defer c.close()
-		c.startAll()
+		c := newCluster(t, 5, func(_ int, cfg *ps.Config) { cfg.Replicas = 3 }).up()
 		s := c.open("a", 0, wire.JobParams{World: 1, Parts: 1})
 		s.push()
 		// Group 2 loses two of three replicas that the meta group can spare.
@@ -130,9 +126,7 @@ func TestPlanWhileAShardHasNoQuorum(t *testing.T) {
 func TestExpelledByLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 3, func(_ int, cfg *ps.Config) { cfg.Lease = 3 * time.Second })
-		defer c.close()
-		c.startAll()
+		c := newCluster(t, 3, func(_ int, cfg *ps.Config) { cfg.Lease = 3 * time.Second }).up()
 		bsp := wire.JobParams{World: 2, Parts: 1}
 		a, b := c.open("a", 0, bsp), c.open("b", 1, bsp)
 		done := make(chan struct{})
@@ -177,9 +171,7 @@ func TestExpelledByLease(t *testing.T) {
 func TestGroupsOnSomeServersOnly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 5, func(_ int, cfg *ps.Config) { cfg.Replicas, cfg.Shards = 3, 4 })
-		defer c.close()
-		c.startAll()
+		c := newCluster(t, 5, func(_ int, cfg *ps.Config) { cfg.Replicas, cfg.Shards = 3, 4 }).up()
 		s := c.open("a", 0, asp1)
 		s.push()
 		s.want(1)
@@ -211,9 +203,7 @@ func TestDamagedFilesAreNamedAndTheOthersGoOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				c := newCluster(t, 3, nil)
-				defer c.close()
-				c.startAll()
+				c := newCluster(t, 3, nil).up()
 				s := c.open("a", 0, asp1)
 				s.push()
 				c.caughtUp(1)
@@ -260,9 +250,7 @@ func damage(t *testing.T, pattern string) string {
 func TestScratch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 1, func(_ int, cfg *ps.Config) { cfg.Scratch = true })
-		defer c.close()
-		c.startAll()
+		c := newCluster(t, 1, func(_ int, cfg *ps.Config) { cfg.Scratch = true }).up()
 		s := c.open("a", 0, asp1)
 		s.push()
 		s.want(1)
@@ -277,9 +265,7 @@ func TestScratch(t *testing.T) {
 func TestUnreplicatedServerKeepsItsDataOnDisk(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 1, func(_ int, cfg *ps.Config) { cfg.LogDir = "" })
-		defer c.close()
-		c.startAll()
+		c := newCluster(t, 1, func(_ int, cfg *ps.Config) { cfg.LogDir = "" }).up()
 		s := c.open("a", 0, asp1)
 		s.push()
 		if got := c.nodes[0].server.Status(false).Groups[1].Durable; got != ps.QuorumDisk {
@@ -300,9 +286,7 @@ func TestDataDirectoryMoves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		moved := ""
-		c := newCluster(t, 1, func(_ int, cfg *ps.Config) { cfg.LogDir, cfg.Dir = "", cfg.Dir+moved })
-		defer c.close()
-		c.startAll()
+		c := newCluster(t, 1, func(_ int, cfg *ps.Config) { cfg.LogDir, cfg.Dir = "", cfg.Dir+moved }).up()
 		s := c.open("a", 0, asp1)
 		s.push()
 		c.halt(0)
@@ -325,9 +309,7 @@ func TestLogDirectoryCannotChange(t *testing.T) {
 			if i == 1 {
 				cfg.LogDir = filepath.Join(filepath.Dir(cfg.Dir), where, cfg.Name)
 			}
-		})
-		defer c.close()
-		c.startAll()
+		}).up()
 		c.halt(1)
 		where = "elsewhere"
 		n := c.start(1)

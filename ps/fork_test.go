@@ -85,9 +85,7 @@ func TestForkBeginsAJob(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "checkpoints")
 	synctest.Test(t, func(t *testing.T) {
 		want, _ := saveAs(t, shape{4, 1}, dir)
-		c := newCluster(t, 3, func(_ int, cfg *ps.Config) { shape{2, 3}.config(cfg) })
-		defer c.close()
-		c.startAll()
+		c := newCluster(t, 3, func(_ int, cfg *ps.Config) { shape{2, 3}.config(cfg) }).up()
 		for _, there := range []bool{false, true} { // run again it changes nothing
 			report, err := c.fork(t.Context(), dir, "", c.reachable(), aCopy)
 			if err != nil || report.Job != "j" || len(report.Tables) != 1 || report.Tables[0].Rows != uint64(len(want)) || report.Tables[0].There != there {
@@ -123,9 +121,7 @@ func TestForkBeginsAJob(t *testing.T) {
 func TestForkIntoAJobThatRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := savingCluster(t, 1, func(cfg *ps.Config) { cfg.Shards = 2 })
-		defer c.close()
-		c.startAll()
+		c := savingCluster(t, 1, func(cfg *ps.Config) { cfg.Shards = 2 }).up()
 		w := newCrowd(c, 2)
 		w.step()
 		p := c.save()
@@ -187,9 +183,7 @@ func TestForkIntoAnotherHashSeed(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "checkpoints")
 	synctest.Test(t, func(t *testing.T) {
 		saveAs(t, shape{1, 1}, dir)
-		c := newCluster(t, 1, nil)
-		defer c.close()
-		c.startAll()
+		c := newCluster(t, 1, nil).up()
 		if _, err := c.fork(t.Context(), dir, "k", seeded{c.reachable()}, aCopy); err == nil || !strings.Contains(err.Error(), "--load") {
 			t.Errorf("another hash seed: %v", err)
 		}
@@ -223,51 +217,28 @@ func TestCrashesWhileForking(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "checkpoints")
 	var want map[uint64]string
 	synctest.Test(t, func(t *testing.T) { want, _ = saveAs(t, shape{4, 1}, dir) })
-	for seed := range seeds(t, 3) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				r := rand.New(rand.NewPCG(uint64(seed), 80))
-				c := newCluster(t, 3, nil)
-				defer c.close()
-				c.startAll()
-				w := newCrowd(c, 2)
-				w.step()
-				before := w.rows()
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				die := []int{r.IntN(3)}
-				if seed%3 == 1 {
-					die = []int{0, 1, 2}
-				}
-				calls := 1 + r.Int64N(7) // table, rows and end to each of two shards, and the plan
-				fired := false
-				_, err := c.fork(ctx, dir, "j", breakingPlans{&breaking{Cluster: c.reachable(), left: calls, end: func() {
-					if fired = true; seed%3 == 0 {
-						cancel()
-						return
-					}
-					for _, i := range die {
-						c.crash(i)
-					}
-					for _, i := range die {
-						c.start(i)
-					}
-				}}}, aCopy)
-				c.ready()
-				if !fired {
-					t.Fatalf("nothing was broken: a fork has fewer than %d calls", calls)
-				}
-				t.Logf("broken at call %d: %v", calls, err)
-				if _, err := c.fork(t.Context(), dir, "j", c.reachable(), aCopy); err != nil {
-					t.Fatalf("once more: %v", err)
-				}
-				w.wantRows("beside it", before)
-				c.wantScanned("j", w.workers[0].tableOf(copied()), withoutStep(want))
-				w.step()
-			})
-		})
-	}
+	bySeed(t, 80, func(t *testing.T, seed int, r *rand.Rand) {
+		c := newCluster(t, 3, nil).up()
+		w := newCrowd(c, 2)
+		w.step()
+		before := w.rows()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		b := c.breakdown(seed, r, 7, cancel) // table, rows and end to each of two shards, and the plan
+		calls := b.left
+		_, err := c.fork(ctx, dir, "j", breakingPlans{b}, aCopy)
+		c.ready()
+		if b.left > 0 {
+			t.Fatalf("nothing was broken: a fork has fewer than %d calls", calls)
+		}
+		t.Logf("broken at call %d: %v", calls, err)
+		if _, err := c.fork(t.Context(), dir, "j", c.reachable(), aCopy); err != nil {
+			t.Fatalf("once more: %v", err)
+		}
+		w.wantRows("beside it", before)
+		c.wantScanned("j", w.workers[0].tableOf(copied()), withoutStep(want))
+		w.step()
+	})
 }
 
 // A table that a worker makes meanwhile has the name: what of the fork is there is given up.
@@ -276,9 +247,7 @@ func TestForkOfANameThatIsTakenMeanwhile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "checkpoints")
 	synctest.Test(t, func(t *testing.T) {
 		saveAs(t, shape{1, 1}, dir)
-		c := newCluster(t, 1, nil)
-		defer c.close()
-		c.startAll()
+		c := newCluster(t, 1, nil).up()
 		w := newCrowd(c, 1)
 		var id uint32
 		_, err := c.fork(t.Context(), dir, "j", &breaking{Cluster: c.reachable(), left: int64(len(c.layout.Shards)) + 1, end: func() { id = w.workers[0].tableOf(copied()) }}, aCopy)
@@ -300,9 +269,7 @@ func TestForkThatIsRefused(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "checkpoints")
 	synctest.Test(t, func(t *testing.T) {
 		want, _ := saveAs(t, shape{1, 1}, dir)
-		c := newCluster(t, 1, func(_ int, cfg *ps.Config) { cfg.Shards = 2 })
-		defer c.close()
-		c.startAll()
+		c := newCluster(t, 1, func(_ int, cfg *ps.Config) { cfg.Shards = 2 }).up()
 		for _, job := range []string{"j", "k", "l"} {
 			c.refusedFork(job)
 		}
@@ -333,9 +300,7 @@ func TestRestoreAfterAForkThatWasBrokenOff(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "checkpoints")
 	synctest.Test(t, func(t *testing.T) {
 		want, _ := saveAs(t, shape{2, 1}, dir)
-		c := newCluster(t, 1, func(_ int, cfg *ps.Config) { cfg.Shards = 2 })
-		defer c.close()
-		c.startAll()
+		c := newCluster(t, 1, func(_ int, cfg *ps.Config) { cfg.Shards = 2 }).up()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		if _, err := c.fork(ctx, dir, "j", &breaking{Cluster: c.reachable(), left: 5, end: cancel}, aCopy); err == nil {

@@ -42,9 +42,7 @@ func TestFormInAnyOrder(t *testing.T) {
 func TestSecondServerOnADirectory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 1, nil)
-		defer c.close()
-		c.startAll()
+		c := newCluster(t, 1, nil).up()
 		cfg := c.config(0)
 		s, err := ps.New(cfg)
 		if err != nil {
@@ -130,9 +128,7 @@ func TestFounderDiesInTheMiddle(t *testing.T) {
 func TestNewDirectoryForAnOldServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 3, nil)
-		defer c.close()
-		c.startAll()
+		c := newCluster(t, 3, nil).up()
 		c.halt(2)
 		for _, dir := range []string{"s3", "logs/s3"} {
 			if err := os.RemoveAll(filepath.Join(c.dir, dir)); err != nil {

@@ -12,9 +12,7 @@ import (
 func TestRestartOfEachAndOfAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 3, nil)
-		defer c.close()
-		c.startAll()
+		c := newCluster(t, 3, nil).up()
 		s := c.open("a", 0, asp1)
 		for i := range 3 {
 			c.halt(i)
@@ -48,9 +46,7 @@ func TestRestartOfEachAndOfAll(t *testing.T) {
 func TestLostLogRefusesAndTheOthersGoOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 3, nil)
-		defer c.close()
-		c.startAll()
+		c := newCluster(t, 3, nil).up()
 		s := c.open("a", 0, asp1)
 		s.push()
 		c.halt(1)
@@ -72,9 +68,7 @@ func TestLostLogRefusesAndTheOthersGoOn(t *testing.T) {
 func TestLogDeletedWhileRunning(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 3, nil)
-		defer c.close()
-		c.startAll()
+		c := newCluster(t, 3, nil).up()
 		s := c.open("a", 0, asp1)
 		if err := os.RemoveAll(filepath.Join(c.dir, "logs", "s3")); err != nil {
 			t.Fatal(err)

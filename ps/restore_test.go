@@ -82,9 +82,7 @@ func TestRestoreOnAnyShape(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "checkpoints")
 			synctest.Test(t, func(t *testing.T) {
 				want, next := saveAs(t, from, dir)
-				c := newCluster(t, to.servers, func(_ int, cfg *ps.Config) { to.config(cfg) })
-				defer c.close()
-				c.startAll()
+				c := newCluster(t, to.servers, func(_ int, cfg *ps.Config) { to.config(cfg) }).up()
 				report, err := c.bring(t.Context(), dir)
 				if err != nil {
 					t.Fatal(err)
@@ -132,9 +130,7 @@ func TestClusterBeginsWithACheckpoint(t *testing.T) {
 		want, _ := saveAs(t, shape{4, 3}, dir)
 		c := newCluster(t, 2, func(_ int, cfg *ps.Config) {
 			cfg.Restore, cfg.Checkpoint.Dir = dir, dir
-		})
-		defer c.close()
-		c.startAll()
+		}).up()
 		w := newCrowd(c, 2)
 		w.wantRows("begun with", want)
 		w.step()
@@ -158,9 +154,7 @@ func TestRestoreUnderAnotherName(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "checkpoints")
 	synctest.Test(t, func(t *testing.T) {
 		saveAs(t, shape{2, 1}, dir)
-		c := newCluster(t, 1, nil)
-		defer c.close()
-		c.startAll()
+		c := newCluster(t, 1, nil).up()
 		w := newCrowd(c, 2)
 		w.step()
 		ck, closing, err := restore.Source{Dir: dir}.Open(t.Context(), "j")

@@ -27,9 +27,7 @@ func (c *cluster) rerun(i int, change func(cfg *ps.Config)) {
 func TestLaterStartsNeedTheDirectoryOnly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 3, nil)
-		defer c.close()
-		c.startAll()
+		c := newCluster(t, 3, nil).up()
 		s := c.open("a", 0, asp1)
 		s.push()
 		for i := range 3 {
@@ -69,9 +67,7 @@ func TestContradictionsAreShown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				c := newCluster(t, 3, nil)
-				defer c.close()
-				c.startAll()
+				c := newCluster(t, 3, nil).up()
 				c.halt(0)
 				c.rerun(0, k.change)
 				n := c.nodes[0]

@@ -318,9 +318,7 @@ func TestUploads(t *testing.T) {
 		}
 		c.close()
 
-		to := newCluster(t, 1, nil)
-		defer to.close()
-		to.startAll()
+		to := newCluster(t, 1, nil).up()
 		if _, err := to.bring(t.Context(), dir); err != nil {
 			t.Fatal(err)
 		}
@@ -348,9 +346,7 @@ func TestUploads(t *testing.T) {
 func TestCheckpointWithoutAnUploadIsAbandoned(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := savingCluster(t, 1, nil)
-		defer c.close()
-		c.startAll()
+		c := savingCluster(t, 1, nil).up()
 		s := c.open("a", 0, bsp1)
 		open := wire.OpenRequest{Job: "j", Worker: "a", Params: bsp1, Owner: "test", State: true, Mode: wire.ModeHybrid}
 		s.inc = control[wire.OpenReply](c, wire.KindOpen, open).Incarnation
