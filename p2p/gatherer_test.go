@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"hcclps/p2p"
+	"hcclps/p2p/p2ptest"
 	"hcclps/p2p/tcp"
 )
 
@@ -99,52 +100,15 @@ func (l lying) Locate(off, n, _ int) [][]byte {
 	return [][]byte{l.body[off:][:n/2], l.body[off:][n/2 : n]}
 }
 
-// halting is a connection of whose bytes the first left are read, and more only when it is let go on, or closed.
-type halting struct {
-	net.Conn
-	left    int
-	halted  <-chan struct{} // closed when they are read
-	halt    func()
-	goingOn <-chan struct{}
-	goOn    func()
-}
-
-func (h *halting) Close() error {
-	h.goOn()
-	return h.Conn.Close()
-}
-
-func (h *halting) Read(b []byte) (int, error) {
-	if h.left == 0 {
-		h.halt()
-		<-h.goingOn
-		return h.Conn.Read(b)
-	}
-	n, err := h.Conn.Read(b[:min(len(b), h.left)])
-	h.left -= n
-	return n, err
-}
-
-// latch is a channel that is closed by calling set, once or more often.
-func latch() (done <-chan struct{}, set func()) {
-	ctx, set := context.WithCancel(context.Background())
-	return ctx.Done(), set
-}
-
 // loops makes the Comms of each epoch over loopback. The receiver of the first one halts in the middle of a chunk.
 type loops struct {
 	mu    sync.Mutex
 	opens [2]int
 	pairs [][2]*tcp.Comm
-	first *halting
+	first *p2ptest.Halting
 }
 
-func newLoops() *loops {
-	h := &halting{left: 200_000}
-	h.halted, h.halt = latch()
-	h.goingOn, h.goOn = latch()
-	return &loops{first: h}
-}
+func newLoops() *loops { return &loops{first: p2ptest.NewHalting(nil, 200_000)} }
 
 func (l *loops) open(ctx context.Context, rank int) (p2p.RunningComm, error) {
 	l.mu.Lock()
@@ -223,7 +187,7 @@ func freed(t *testing.T, cancel, cut bool) {
 	out := both.ends[0].SendFrom(1, lying{body})
 	both.told(1)
 	in := both.ends[1].Receive(1, p2p.Push, got)
-	await(links.first.halted)
+	await(links.first.Halted())
 	enough := errors.New("enough")
 	if cancel {
 		out.Cancel(enough)
@@ -234,7 +198,7 @@ func freed(t *testing.T, cancel, cut bool) {
 		}
 	}
 	if !cut {
-		links.first.goOn()
+		links.first.GoOn()
 	} else if err := links.cut(); err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +206,7 @@ func freed(t *testing.T, cancel, cut bool) {
 	for i := range body {
 		body[i] = after
 	}
-	links.first.goOn()
+	links.first.GoOn()
 	await(in.Done())
 	switch {
 	case cancel && (!errors.Is(out.Err(), enough) || in.Err() == nil || bytes.IndexByte(got, after) >= 0):

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"hcclps/p2p"
+	"hcclps/p2p/p2ptest"
 	"hcclps/p2p/sockets"
 	"hcclps/p2p/tcp"
 )
@@ -77,45 +78,6 @@ func TestOnlySocketsGather(t *testing.T) {
 	}
 }
 
-// latch is a channel that is closed by calling set, once or more often.
-func latch() (done <-chan struct{}, set func()) {
-	ctx, set := context.WithCancel(context.Background())
-	return ctx.Done(), set
-}
-
-// stalling is a connection of whose bytes the first left are read, and more only when it is let go on, or closed.
-type stalling struct {
-	net.Conn
-	left    int
-	stalled <-chan struct{} // closed when they are read
-	stop    func()
-	goingOn <-chan struct{}
-	goOn    func()
-}
-
-func stall(conn net.Conn, left int) *stalling {
-	s := &stalling{Conn: conn, left: left}
-	s.stalled, s.stop = latch()
-	s.goingOn, s.goOn = latch()
-	return s
-}
-
-func (s *stalling) Close() error {
-	s.goOn()
-	return s.Conn.Close()
-}
-
-func (s *stalling) Read(b []byte) (int, error) {
-	if s.left == 0 {
-		s.stop()
-		<-s.goingOn
-		return s.Conn.Read(b)
-	}
-	n, err := s.Conn.Read(b[:min(len(b), s.left)])
-	s.left -= n
-	return n, err
-}
-
 // touching is a socket whose writers are seen to read until they return: the race detector learns nothing of what the kernel reads. One that
 // failed reads until told is over, which is when the reader has failed too, if not before.
 type touching struct {
@@ -125,9 +87,8 @@ type touching struct {
 }
 
 func touch(conn net.Conn) *touching {
-	c := &touching{Conn: conn}
-	c.told, c.tell = latch()
-	return c
+	told, tell := context.WithCancel(context.Background())
+	return &touching{conn, told.Done(), tell}
 }
 
 func (c *touching) Read(b []byte) (int, error) {
@@ -168,12 +129,12 @@ func closeWhileGathered(t *testing.T, stripes, closer int, want error) {
 	t.Helper()
 	const size, place, before, after = 3 << 20, 48 << 10, 1, 0xff
 	a, b := connected(t, sockets.Network{}, "127.0.0.1:0", stripes)
-	peer := make([]*stalling, stripes)
+	peer := make([]*p2ptest.Halting, stripes)
 	for k := range b { // a piece is more than the kernel has room for
 		if err := errors.Join(a[k].(bufferedSocket).SetWriteBuffer(16<<10), b[k].(bufferedSocket).SetReadBuffer(16<<10)); err != nil {
 			t.Fatal(err)
 		}
-		peer[k] = stall(b[k], 10_000)
+		peer[k] = p2ptest.NewHalting(b[k], 10_000)
 		b[k] = peer[k]
 	}
 	for k := range a {
@@ -191,7 +152,7 @@ func closeWhileGathered(t *testing.T, stripes, closer int, want error) {
 	recv := comms[1].Irecv(0, p2p.Bytes(got))
 	send := comms[0].(p2p.Gatherer).IsendGathered(1, append([][]byte(nil), places...))
 	for _, p := range peer {
-		await(t, p.stalled) // its writer is in the middle of a piece
+		await(t, p.Halted()) // its writer is in the middle of a piece
 	}
 	if err := comms[closer].Close(); err != nil {
 		t.Fatal(err)
@@ -203,7 +164,7 @@ func closeWhileGathered(t *testing.T, stripes, closer int, want error) {
 		}
 	}
 	for _, p := range peer {
-		p.goOn()
+		p.GoOn()
 	}
 	if err := send.Wait(t.Context()); !errors.Is(err, want) {
 		t.Errorf("send: %v, want %v", err, want)
