@@ -7,8 +7,9 @@ import (
 	"slices"
 )
 
-// Ascending numbers are coded as the first one, a varint, and then, in groups of 128, a byte with a number of bits w and as many bits of each difference to the number before,
-// less 1: lowest bits first, the last byte of a group filled up with zeros.
+// Ascending numbers are coded as the first one, a varint, and then, in groups of 128, a byte with a number of bits w
+// and as many bits of each difference to the number before, less 1: lowest bits first, the last byte of a group filled
+// up with zeros.
 
 const group = 128
 

@@ -24,8 +24,9 @@ type Candidate struct {
 	Speed Speed
 }
 
-// Estimate is the seconds of a vector of n elements from float32 to float32. Encoding, the link and decoding work on different parts at a time where the codec has blocks, so the slowest
-// counts, and a part of pieceLen elements of the others; else they follow one another.
+// Estimate is the seconds of a vector of n elements from float32 to float32. Encoding, the link and decoding work on
+// different parts at a time where the codec has blocks, so the slowest counts, and a part of pieceLen elements of the
+// others; else they follow one another.
 func Estimate(n int, link Link, c Candidate) float64 {
 	raw, code := 4*float64(n), float64(c.Codec.MaxLen(n))
 	stages := []float64{raw / c.Speed.Encode, code / link.Bandwidth, raw / c.Speed.Decode}
@@ -40,8 +41,8 @@ func Estimate(n int, link Link, c Candidate) float64 {
 	return link.Latency.Seconds() + slowest + part*(sum-slowest)
 }
 
-// Choose is the index of the candidate for vectors of n elements. Candidates go from the most exact to the least; one that is less exact must save a tenth of the time, since it costs steps.
-// Of none it is -1.
+// Choose is the index of the candidate for vectors of n elements. Candidates go from the most exact to the least; one
+// that is less exact must save a tenth of the time, since it costs steps. Of none it is -1.
 func Choose(n int, link Link, candidates []Candidate) int {
 	best, least := -1, math.Inf(1)
 	for i, c := range candidates {
@@ -87,14 +88,16 @@ func Measure(c Codec, n int, clock func() time.Duration) (Speed, error) {
 type AutoConfig struct {
 	// Candidates go from the most exact to the least.
 	Candidates []Candidate
-	// Alarm is the length of the residual, in lengths of the gradient, over some steps, from which on a codec is too coarse: 10. Constant gradients are as late as that many steps.
+	// Alarm is the length of the residual, in lengths of the gradient, over some steps, from which on a codec is too
+	// coarse: 10. Constant gradients are as late as that many steps.
 	Alarm float64
 	// Hold is for how many steps a codec that was too coarse is not tried again, 1000; twice as many each time it is too coarse again.
 	Hold int
 }
 
-// Auto chooses a codec by the speed of the link and of codecs, among those that have not proved too coarse. It is a function of what it is told: workers that must choose alike tell it
-// alike, or one chooses for all. One goroutine uses it at a time.
+// Auto chooses a codec by the speed of the link and of codecs, among those that have not proved too coarse. It is a
+// function of what it is told: workers that must choose alike tell it alike, or one chooses for all. One goroutine uses
+// it at a time.
 type Auto struct {
 	cfg    AutoConfig
 	least  int // least exact candidate that is allowed
@@ -139,8 +142,8 @@ func (a *Auto) Choose(n int, link Link) Codec {
 // settle is how many observations make a mean, and how many are needed before it counts.
 const settle = 10
 
-// Observe tells of one step with the codec that was chosen: the lengths of residual and gradient. It says whether that codec has proved too coarse; then the next choice is a more exact
-// one, and the residual goes with it.
+// Observe tells of one step with the codec that was chosen: the lengths of residual and gradient. It says whether that
+// codec has proved too coarse; then the next choice is a more exact one, and the residual goes with it.
 func (a *Auto) Observe(c Codec, residual, gradient float64) (alarm bool) {
 	if a.wait > 0 {
 		if a.wait--; a.wait == 0 && a.least < len(a.cfg.Candidates)-1 {

@@ -19,8 +19,8 @@ type Codec interface {
 	String() string
 	// MaxLen is the most bytes that the code of n elements takes. All codecs but topk take exactly as many.
 	MaxLen(n int) int
-	// Append appends the code of x, which it leaves alone. seed chooses the elements that randomk sends; the others do not look at it. The error is ErrNotFinite, and
-	// then nothing is appended.
+	// Append appends the code of x, which it leaves alone. seed chooses the elements that randomk sends; the others do
+	// not look at it. The error is ErrNotFinite, and then nothing is appended.
 	Append(dst []byte, x []float32, seed uint64) ([]byte, error)
 	// AppendRest is Append, and takes from x what the code will decode to. After an error x is as it was.
 	AppendRest(dst []byte, x []float32, seed uint64) ([]byte, error)
@@ -67,8 +67,8 @@ func Names() []string {
 	return []string{"none", "bf16", "fp16", "int8", "twobit", "onebit", "topk", "randomk"}
 }
 
-// Parse makes a codec of its name: none, fp16, bf16, int8, onebit, twobit or twobit:THRESHOLD, topk or topk:SHARE, randomk or randomk:SHARE. A share is that of the
-// elements which are sent, above 0 and up to 1, 0.01 by default.
+// Parse makes a codec of its name: none, fp16, bf16, int8, onebit, twobit or twobit:THRESHOLD, topk or topk:SHARE,
+// randomk or randomk:SHARE. A share is that of the elements which are sent, above 0 and up to 1, 0.01 by default.
 func Parse(name string) (Codec, error) {
 	word, parameter, given := strings.Cut(name, ":")
 	value := 0.0
@@ -180,8 +180,8 @@ func (k Kind) decoder() Codec {
 	return build(k.String(), defaultShare)
 }
 
-// Block is the number of elements at whose multiples a vector can be cut: the codes of the parts, one after another, are the code of the whole. It is 0 for a codec
-// that needs the whole vector.
+// Block is the number of elements at whose multiples a vector can be cut: the codes of the parts, one after another,
+// are the code of the whole. It is 0 for a codec that needs the whole vector.
 func Block(c Codec) int {
 	switch c := c.(type) {
 	case none, fp16, bf16:

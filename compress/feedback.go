@@ -8,8 +8,9 @@ import (
 	"hcclps/internal/vec"
 )
 
-// Feedback encodes the vectors of one tensor, step after step, and keeps what the codes did not hold, the residual, which is added to the next vector (Seide et al. 2014). So the sum of
-// what is decoded follows the sum of the vectors, and differs from it by the last residual. One goroutine uses it at a time.
+// Feedback encodes the vectors of one tensor, step after step, and keeps what the codes did not hold, the residual,
+// which is added to the next vector (Seide et al. 2014). So the sum of what is decoded follows the sum of the vectors,
+// and differs from it by the last residual. One goroutine uses it at a time.
 type Feedback struct {
 	codec Codec
 	shape []int

@@ -53,7 +53,8 @@ func TestFeedbackLosesNothing(t *testing.T) {
 	}
 }
 
-// TestFeedbackStaysBounded: over 10^5 steps the residual of every codec stays below some steps' worth of gradient. (A fixed threshold does so for elements below it.)
+// TestFeedbackStaysBounded: over 10^5 steps the residual of every codec stays below some steps' worth of gradient. (A
+// fixed threshold does so for elements below it.)
 func TestFeedbackStaysBounded(t *testing.T) {
 	const n = 48
 	steps := uint64(100_000)

@@ -7,8 +7,9 @@ import (
 	"hcclps/internal/vec"
 )
 
-// AppendRows appends a frame of some rows of a tensor that is kept as rows of dim elements, the last of which may be shorter: those of the given numbers, which ascend, with their
-// residuals. The number of a row is its key in the frame. Calls for rows that differ may go on at the same time, if Check has passed the vector before.
+// AppendRows appends a frame of some rows of a tensor that is kept as rows of dim elements, the last of which may be
+// shorter: those of the given numbers, which ascend, with their residuals. The number of a row is its key in the frame.
+// Calls for rows that differ may go on at the same time, if Check has passed the vector before.
 func (f *Feedback) AppendRows(dst []byte, g []float32, dim int, rows []int32, seed uint64) ([]byte, error) {
 	if len(g) != len(f.rest) || dim < 1 {
 		return dst, fmt.Errorf("encode rows with residual: %d elements in rows of %d, the residual has %d: %w", len(g), dim, len(f.rest), ErrMismatch)

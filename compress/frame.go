@@ -20,8 +20,9 @@ import (
 //	    the code
 //	4   CRC-32C of all before
 //
-// Varints are as short as they can be. The shape of a frame of rows is [rows, dimension], or [rows, dimension, elements of the last row] if that is shorter; its code is the
-// length of the code of the keys, a varint, the keys as ascending numbers, and the code of the rows.
+// Varints are as short as they can be. The shape of a frame of rows is [rows, dimension], or [rows, dimension, elements
+// of the last row] if that is shorter; its code is the length of the code of the keys, a varint, the keys as ascending
+// numbers, and the code of the rows.
 const (
 	magic      = "hcf"
 	version    = 1
@@ -229,7 +230,8 @@ func (h Header) plausible() error {
 	return nil
 }
 
-// Decode decodes the elements into dst, or adds them to it. dst has as many as the shape, else the error is ErrMismatch; it is ErrMalformed for a code that no encoder has made.
+// Decode decodes the elements into dst, or adds them to it. dst has as many as the shape, else the error is
+// ErrMismatch; it is ErrMalformed for a code that no encoder has made.
 func (f Frame) Decode(dst []float32, mode Mode) error {
 	if n := f.Elements(); n != len(dst) {
 		return fmt.Errorf("decode frame: shape %v has %d elements, the destination %d: %w", f.Shape, n, len(dst), ErrMismatch)

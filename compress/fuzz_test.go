@@ -15,7 +15,8 @@ import (
 // justified is the most elements that a fuzzed frame may claim before the test goes on to decode it.
 const justified = 1 << 16
 
-// FuzzOpen: bytes from outside give an error or a frame, whose parts give errors or elements; the reader of pieces agrees. The checksum is made right, so that more than it is tried.
+// FuzzOpen: bytes from outside give an error or a frame, whose parts give errors or elements; the reader of pieces
+// agrees. The checksum is made right, so that more than it is tried.
 func FuzzOpen(f *testing.F) {
 	for _, name := range codecs() {
 		for _, n := range []int{0, 1, 40, 1500} {

@@ -11,8 +11,9 @@ const sampled = 4096
 
 // largest are the indexes of the k largest magnitudes, ascending; of equal ones those that come first. They are valid until the next call. x has no NaN.
 //
-// A sample gives a threshold that k elements reach, most likely, and not many more. What reaches it is collected; whenever there is no room for more, all but the k largest are
-// dropped, which raises the threshold. So the result is exact, whatever the sample was.
+// A sample gives a threshold that k elements reach, most likely, and not many more. What reaches it is collected;
+// whenever there is no room for more, all but the k largest are dropped, which raises the threshold. So the result is
+// exact, whatever the sample was.
 func (s *selection) largest(x []float32, k int) []uint32 {
 	room := min(len(x), 2*k+1024)
 	if cap(s.index) < room {

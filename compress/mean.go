@@ -2,8 +2,9 @@ package compress
 
 import "hcclps/internal/vec"
 
-// Mean is the side that gets codes of one tensor from several workers and sends back the code of their mean, with a residual of its own: compression in both directions (Tang et
-// al. 2019, DoubleSqueeze). The mean has the same bits wherever codes are added in one order. One goroutine uses it at a time.
+// Mean is the side that gets codes of one tensor from several workers and sends back the code of their mean, with a
+// residual of its own: compression in both directions (Tang et al. 2019, DoubleSqueeze). The mean has the same bits
+// wherever codes are added in one order. One goroutine uses it at a time.
 type Mean struct {
 	back *Feedback
 	sum  []float32

@@ -7,8 +7,9 @@ const bitChunk = 1024
 
 const scaleLen = 2
 
-// oneBit sends signs and, for each chunk, the mean of the magnitudes (Bernstein et al. 2018, signSGD; with the residual Karimireddy et al. 2019, EF-signSGD). The error of a chunk
-// is, as a vector, not longer than the chunk, by more than rounding.
+// oneBit sends signs and, for each chunk, the mean of the magnitudes (Bernstein et al. 2018, signSGD; with the residual
+// Karimireddy et al. 2019, EF-signSGD). The error of a chunk is, as a vector, not longer than the chunk, by more than
+// rounding.
 //
 // A chunk is the mean as bfloat16, then a bit an element as vec.PackSigns has it.
 type oneBit struct{ chunk int }

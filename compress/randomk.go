@@ -10,8 +10,9 @@ import (
 	"hcclps/internal/vec"
 )
 
-// randomK sends a share of the elements, one of each of k runs of nearly equal length, as a seed draws them: workers with one seed send the same elements. Each element's chance is
-// that share; what is sent is not scaled up, since the residual keeps the others. So the error has, on average, 1 - k / n of the vector's square.
+// randomK sends a share of the elements, one of each of k runs of nearly equal length, as a seed draws them: workers
+// with one seed send the same elements. Each element's chance is that share; what is sent is not scaled up, since the
+// residual keeps the others. So the error has, on average, 1 - k / n of the vector's square.
 //
 // A code is k as a varint, the seed in 8 bytes, and the k float32 numbers.
 type randomK struct{ share float64 }

@@ -8,8 +8,9 @@ import (
 	"hcclps/internal/vec"
 )
 
-// RowFeedback encodes rows of one table, step after step, and keeps what the codes of each key's row did not hold, which is added to that key's next row. It keeps a bounded
-// number of residuals: when there is no room, the row that has not come for long loses its own (second chance). One goroutine uses it at a time.
+// RowFeedback encodes rows of one table, step after step, and keeps what the codes of each key's row did not hold,
+// which is added to that key's next row. It keeps a bounded number of residuals: when there is no room, the row that
+// has not come for long loses its own (second chance). One goroutine uses it at a time.
 type RowFeedback struct {
 	codec Codec
 	dim   int

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// rowCodec is a codec for rows of a table: scales are of a row, of some if rows are short, or of blocks if whole ones make a row. Codecs without scales take all rows as one vector.
+// rowCodec is a codec for rows of a table: scales are of a row, of some if rows are short, or of blocks if whole ones
+// make a row. Codecs without scales take all rows as one vector.
 func rowCodec(c Codec, dim int) (Codec, error) {
 	block := dim
 	switch own := Block(c); {
@@ -56,8 +57,9 @@ func checkRows(n, dim int) error {
 	return checkShape([]int{n, dim})
 }
 
-// AppendRows appends a frame of rows: keys ascend strictly, and row i, of dim elements, is that of key i; the last one may be shorter. Rows are coded each with its own scale, short ones
-// some with one; topk and randomk take a share of the elements of all of them.
+// AppendRows appends a frame of rows: keys ascend strictly, and row i, of dim elements, is that of key i; the last one
+// may be shorter. Rows are coded each with its own scale, short ones some with one; topk and randomk take a share of
+// the elements of all of them.
 func AppendRows(dst []byte, c Codec, keys []uint64, rows []float32, dim int, seed uint64) ([]byte, error) {
 	return appendRows(dst, c, keys, dim, len(rows), func(rc Codec, dst []byte) ([]byte, error) { return rc.Append(dst, rows, seed) })
 }

@@ -7,8 +7,8 @@ import (
 	"hcclps/internal/vec"
 )
 
-// Source makes a frame piece by piece, so that what is made can travel while the rest is not yet. It has the methods of p2p.Source. What was made once is kept and is the
-// same when it is asked for again. One goroutine uses it at a time.
+// Source makes a frame piece by piece, so that what is made can travel while the rest is not yet. It has the methods of
+// p2p.Source. What was made once is kept and is the same when it is asked for again. One goroutine uses it at a time.
 type Source struct {
 	made   []byte // so far
 	length int    // of the whole frame
@@ -20,8 +20,8 @@ type Source struct {
 	encode func(dst []byte, from, to int) ([]byte, error)
 }
 
-// NewSource makes one of a frame of x, in memory of buf as far as it is enough: MaxFrame says how much is. x must not change until Fill has been asked for the last byte. A codec
-// that needs the whole vector encodes it here.
+// NewSource makes one of a frame of x, in memory of buf as far as it is enough: MaxFrame says how much is. x must not
+// change until Fill has been asked for the last byte. A codec that needs the whole vector encodes it here.
 func NewSource(buf []byte, c Codec, shape []int, x []float32, seed uint64) (*Source, error) {
 	if err := check(KindOf(c), x, KindOf(c).most()); err != nil {
 		return nil, err
@@ -129,8 +129,8 @@ const (
 	complete
 )
 
-// NewSink makes one for a frame of so many bytes, whose elements, as many as dst has, are decoded into dst, or added to it. Until Close has said that all was well dst is of no
-// use, since the checksum comes last.
+// NewSink makes one for a frame of so many bytes, whose elements, as many as dst has, are decoded into dst, or added to
+// it. Until Close has said that all was well dst is of no use, since the checksum comes last.
 func NewSink(dst []float32, mode Mode, length int) *Sink {
 	return &Sink{dst: dst, mode: mode, length: length}
 }

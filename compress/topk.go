@@ -10,7 +10,8 @@ import (
 	"sync"
 )
 
-// topK sends a share of the elements, those of the largest magnitudes, of equal ones those that come first. The error is, as a vector, at most sqrt(1 - k / n) as long as the vector.
+// topK sends a share of the elements, those of the largest magnitudes, of equal ones those that come first. The error
+// is, as a vector, at most sqrt(1 - k / n) as long as the vector.
 //
 // A code is k as a varint, the k indexes as ascending numbers, and the k float32 numbers.
 type topK struct {

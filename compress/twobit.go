@@ -6,9 +6,10 @@ import (
 	"hcclps/internal/vec"
 )
 
-// twoBit sends 0, +level or -level for each element. With a threshold given, elements of at least that magnitude are sent as the threshold (Strom 2015, as MXNet has it). Else a
-// chunk's threshold is 0.7 of its mean magnitude and its level the mean of the magnitudes that reach it (Li and Liu 2016, ternary weight networks): then the error of
-// a chunk is, as a vector, not longer than the chunk, by more than rounding.
+// twoBit sends 0, +level or -level for each element. With a threshold given, elements of at least that magnitude are
+// sent as the threshold (Strom 2015, as MXNet has it). Else a chunk's threshold is 0.7 of its mean magnitude and its
+// level the mean of the magnitudes that reach it (Li and Liu 2016, ternary weight networks): then the error of a chunk
+// is, as a vector, not longer than the chunk, by more than rounding.
 //
 // A chunk is the level as bfloat16, then the two rows of bits of vec.PackTwoBit.
 type twoBit struct {

@@ -14,7 +14,8 @@ import (
 	"hcclps/ps/wire"
 )
 
-// coders encode what a worker gives to its tables, and keep what the codes do not hold. Of hybrid, two goroutines of a step use them, each the coders of its own tables.
+// coders encode what a worker gives to its tables, and keep what the codes do not hold. Of hybrid, two goroutines of a
+// step use them, each the coders of its own tables.
 type coders struct {
 	worker string
 	seed   uint64
@@ -152,8 +153,9 @@ func (k *coder) begin(step uint64, bodies int) bool {
 	return true
 }
 
-// Codecs that send a share send more of it in the first steps, when gradients change most (Lin et al. 2018, Deep Gradient Compression): a quarter, then a quarter of
-// that, and so on down to the share, each for a part of so many steps.
+// Codecs that send a share send more of it in the first steps, when gradients change most (Lin et al. 2018, Deep
+// Gradient Compression): a quarter, then a quarter of that, and so on down to the share, each for a part of so many
+// steps.
 const (
 	warmSteps = 256
 	warmShare = 0.25

@@ -17,8 +17,9 @@ import (
 // topk[:SHARE] or randomk[:SHARE]; or auto, which chooses by what is measured. What a code does not hold is added to the table's next gradient. Scales are of
 // what travels together: with a codec, bits depend also on the numbers of shards and of parts a step.
 //
-// An optimizer sees what was decoded. The second moments of adam are too even then with onebit and twobit, and small ones too small: amsgrad and lazy_adam lose less. onebit_adam, for dense tensors of AllReduce and Hybrid, takes
-// whole gradients for its freeze_step steps, and then sends momenta in this codec, onebit if none is named; off is an error.
+// An optimizer sees what was decoded. The second moments of adam are too even then with onebit and twobit, and small
+// ones too small: amsgrad and lazy_adam lose less. onebit_adam, for dense tensors of AllReduce and Hybrid, takes whole
+// gradients for its freeze_step steps, and then sends momenta in this codec, onebit if none is named; off is an error.
 type Compression struct {
 	All    string            // of tables that are not named; "": none
 	Tables map[string]string // by a table's name

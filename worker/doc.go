@@ -26,23 +26,26 @@
 //
 // Parameters come from the seed, or from the lowest rank that has loaded a model (Load) or has most steps.
 //
-// A worker of AllReduce that is lost is named, and the others go on without it from the last step that any of them has applied, up to
-// Config.MaxRebuilds times; one that connects meanwhile is let in after a step, and gets the parameters. The batches are dealt anew from where
-// they were. Train does all that by itself; a loop of one's own is told by ErrRebuilt. Of Hybrid the servers are told too: the step
-// in which a worker is lost is ended by the others in the shares they had, without what of the lost one has not arrived, and a worker that comes has a share from
-// the step on that all have agreed on.
+// A worker of AllReduce that is lost is named, and the others go on without it from the last step that any of them has
+// applied, up to Config.MaxRebuilds times; one that connects meanwhile is let in after a step, and gets the parameters.
+// The batches are dealt anew from where they were. Train does all that by itself; a loop of one's own is told by
+// ErrRebuilt. Of Hybrid the servers are told too: the step in which a worker is lost is ended by the others in the
+// shares they had, without what of the lost one has not arrived, and a worker that comes has a share from the step on
+// that all have agreed on.
 //
 // [Pipeline] cuts a model into stages, one a worker.
 //
 // # Compression
 //
-// Config.Compress and the descriptions of tables say how gradients travel: in 16 or 8 bits, in two or one, or a share of their elements. What a code does not hold is
-// added to the next gradient of the same rows, at this worker, so that it is late and not lost; a worker that is killed loses it, a checkpoint keeps it. Codes of a
-// step are made once, and servers log them where they are smaller than their sum. Of workers that sum gradients themselves, dense ones go to an owner of each part in
-// codes, which gives back the code of the sum; rows go to all in codes; 16 bits are a type of the collectives. All workers decode the same codes, in the order of
-// ranks: with BSP bits are still a function of seed, data and flags, but that the number of shards and parts is one of these. Codecs that send a share begin with a
-// quarter of the elements. A codec that keeps back more than ten gradients is spoken of in the log, once; with auto it is left for a more exact one, and with auto runs
-// differ, since codecs are chosen by speeds that are measured.
+// Config.Compress and the descriptions of tables say how gradients travel: in 16 or 8 bits, in two or one, or a share
+// of their elements. What a code does not hold is added to the next gradient of the same rows, at this worker, so that
+// it is late and not lost; a worker that is killed loses it, a checkpoint keeps it. Codes of a step are made once, and
+// servers log them where they are smaller than their sum. Of workers that sum gradients themselves, dense ones go to an
+// owner of each part in codes, which gives back the code of the sum; rows go to all in codes; 16 bits are a type of the
+// collectives. All workers decode the same codes, in the order of ranks: with BSP bits are still a function of seed,
+// data and flags, but that the number of shards and parts is one of these. Codecs that send a share begin with a
+// quarter of the elements. A codec that keeps back more than ten gradients is spoken of in the log, once; with auto it
+// is left for a more exact one, and with auto runs differ, since codecs are chosen by speeds that are measured.
 //
 // Config.PullAs has weights come in 16 bits. Stats counts bytes as they travelled, and what gradients would have taken.
 //
@@ -55,9 +58,10 @@
 //
 //	c, err := worker.Connect(ctx, worker.Config{Mode: worker.AllReduce, Checkpoints: worker.Checkpoints{Dir: "/ckpt/clicks", Resume: true}, ...})
 //
-// A BSP job that goes on has the bits of one that was not interrupted, for the same number of workers, and of shards where gradients are coded; with
-// TrainOptions.Delay its first step does not lag. With n workers in place of m, those that were rank r are rank r mod n now. One format serves all modes: a job of servers goes on
-// without, and the other way round.
+// A BSP job that goes on has the bits of one that was not interrupted, for the same number of workers, and of shards
+// where gradients are coded; with TrainOptions.Delay its first step does not lag. With n workers in place of m, those
+// that were rank r are rank r mod n now. One format serves all modes: a job of servers goes on without, and the other
+// way round.
 //
 // Load begins another job with a checkpoint, with an export of one, or with tensors of anybody's making, and [Export] writes them for numpy and others.
 //

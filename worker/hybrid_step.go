@@ -10,8 +10,9 @@ import (
 	"hcclps/ps/wire"
 )
 
-// A step of hybrid has two halves, which travel at once: rows to the servers, and dense gradients to the other workers. When a worker is lost in the midst of it,
-// the servers wait for that worker's rows, and the others miss its dense gradients. Then
+// A step of hybrid has two halves, which travel at once: rows to the servers, and dense gradients to the other workers.
+// When a worker is lost in the midst of it, the servers wait for that worker's rows, and the others miss its dense
+// gradients. Then
 //
 //  1. the workers that are left meet in another epoch, also those that have all of their dense half: they apply it first, so that whoever has not gets it;
 //  2. the lowest of them has the lost one expelled, so that the servers go on without its rows;

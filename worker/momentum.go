@@ -10,13 +10,16 @@ import (
 	"hcclps/ps/wire"
 )
 
-// A dense tensor that learns by 1-bit Adam (package optim) has whole gradients, summed by AllReduce, in the steps of its warm-up. After it workers send codes of momenta (Tang et al.
-// 2021, algorithm 1): each makes of its gradient its part of the momentum, in the share that its rows have in those of all, and encodes that and what is left of its code before; who owns
-// a run adds the parts, and sends back the code of the sum and of what is left of that; what it decodes to is the momentum of the step, the same in all workers. Of a worker that
-// has no gradient in a step the owner adds the part itself, since it knows the momentum before; where nobody has one, the tensor rests.
+// A dense tensor that learns by 1-bit Adam (package optim) has whole gradients, summed by AllReduce, in the steps of
+// its warm-up. After it workers send codes of momenta (Tang et al. 2021, algorithm 1): each makes of its gradient its
+// part of the momentum, in the share that its rows have in those of all, and encodes that and what is left of its code
+// before; who owns a run adds the parts, and sends back the code of the sum and of what is left of that; what it
+// decodes to is the momentum of the step, the same in all workers. Of a worker that has no gradient in a step the owner
+// adds the part itself, since it knows the momentum before; where nobody has one, the tensor rests.
 //
-// Parts are means over the rows of all workers, so that what is left of a step is as much in the next, however many rows that has. How many there are is known when the heads are there:
-// momenta are made then, and not with the codes of gradients. A worker that is alone takes the momentum as it is.
+// Parts are means over the rows of all workers, so that what is left of a step is as much in the next, however many
+// rows that has. How many there are is known when the heads are there: momenta are made then, and not with the codes of
+// gradients. A worker that is alone takes the momentum as it is.
 
 // oneBitCodec is how momenta travel unless a codec is named.
 const oneBitCodec = "onebit"

@@ -18,7 +18,8 @@ func oneBit(freeze float64) model.Options {
 	}
 }
 
-// A job that learns by 1-bit Adam goes on from a checkpoint with the bits it would have had, before its warm-up ends and after it, and on more workers with the same bits in all of them.
+// A job that learns by 1-bit Adam goes on from a checkpoint with the bits it would have had, before its warm-up ends
+// and after it, and on more workers with the same bits in all of them.
 func TestOneBitAdamGoesOn(t *testing.T) {
 	t.Parallel()
 	opt := worker.TrainOptions{Epochs: 2}

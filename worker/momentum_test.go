@@ -190,7 +190,8 @@ func norm64(x []float64) float64 {
 	return math.Sqrt(sum)
 }
 
-// Weights go as the paper says, with uneven rows, workers without a gradient and weight decay, alone and with others, who all have the same bits; residuals stay short.
+// Weights go as the paper says, with uneven rows, workers without a gradient and weight decay, alone and with others,
+// who all have the same bits; residuals stay short.
 func TestOneBitAdamIsThePapers(t *testing.T) {
 	t.Parallel()
 	const n, steps = 2048, 40 // whole blocks: with weight decay the rest of a block counts in the floor

@@ -50,8 +50,8 @@ func (c *Client) residuals() ([]byte, error) {
 	return c.coders.encode(), nil
 }
 
-// restoreResiduals adds what residuals returned, of this worker or of one whose part falls to it, to the residuals of tables that there are and those to come. An
-// error leaves all as it was.
+// restoreResiduals adds what residuals returned, of this worker or of one whose part falls to it, to the residuals of
+// tables that there are and those to come. An error leaves all as it was.
 func (c *Client) restoreResiduals(b []byte) error {
 	if len(b) == 0 {
 		return nil

@@ -15,10 +15,12 @@ import (
 	"hcclps/ps/wire"
 )
 
-// squeeze sums dense tensors whose codecs keep a residual, with codes in both directions (Tang et al. 2019, DoubleSqueeze). The blocks of all such tensors, one behind the other,
-// are cut into as many runs as there are workers, and each worker owns one: all send it the codes of their gradients of that, it adds them in the order of ranks, and gives back the
-// code of the sum to all, itself included. So all have the same bits. What codes do not hold stays where they are made, for the next step. Of tensors that learn by 1-bit Adam it is
-// momenta that are summed so: see momentum.go.
+// squeeze sums dense tensors whose codecs keep a residual, with codes in both directions (Tang et al. 2019,
+// DoubleSqueeze). The blocks of all such tensors, one behind the other, are cut into as many runs as there are workers,
+// and each worker owns one: all send it the codes of their gradients of that, it adds them in the order of ranks, and
+// gives back the code of the sum to all, itself included. So all have the same bits. What codes do not hold stays where
+// they are made, for the next step. Of tensors that learn by 1-bit Adam it is momenta that are summed so: see
+// momentum.go.
 //
 // A parcel is u64 bytes, and as many bytes of sections. Parcels of an exchange are as long as the longest may be, which all workers know.
 type squeeze struct {
@@ -51,7 +53,8 @@ const (
 	leastMeasured = 16 << 10
 )
 
-// squeezes says whether a table takes part in the next step: dense ones, with a codec that keeps enough back to need a residual. Halves travel as a type of their own: see fusionOf.
+// squeezes says whether a table takes part in the next step: dense ones, with a codec that keeps enough back to need a
+// residual. Halves travel as a type of their own: see fusionOf.
 func (t *held) squeezes() bool {
 	if t.Spec.Optimizer == optim.OneBitAdam {
 		return t.WantsMomentum()

@@ -131,8 +131,9 @@ func serveConfig(c *cli.Context) (ps.Config, error) {
 	}, nil
 }
 
-// keepHeapSmall has the collector come sooner where memory is counted, unless the environment says when: rows are no part of the heap, so there is little for it to go
-// through. It sets no limit, since near one the collector would never rest.
+// keepHeapSmall has the collector come sooner where memory is counted, unless the environment says when: rows are no
+// part of the heap, so there is little for it to go through. It sets no limit, since near one the collector would never
+// rest.
 func keepHeapSmall(memory int64) {
 	if memory > 0 && os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetGCPercent(heapPercent)

@@ -16,7 +16,8 @@
 // A nil Recorder, and one that is off, costs one comparison a span; no caller needs to ask. One that is on costs about a tenth of a microsecond a span and
 // holds a bounded number of them, the newest. Spans begun while it was off are not recorded, nor are those that never ended.
 //
-// Spans of two processes are tied by flows: the one gives [Span.Out] a number, the other [Span.In] the same. [FlowID] makes such numbers from what both sides know.
+// Spans of two processes are tied by flows: the one gives [Span.Out] a number, the other [Span.In] the same. [FlowID]
+// makes such numbers from what both sides know.
 //
 // # Reading
 //

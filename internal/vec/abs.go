@@ -91,8 +91,9 @@ func absSumAbovePlain(sums *sums32, x []float32, t uint32) int {
 	return n
 }
 
-// SelectAbs writes the indexes of the elements whose magnitude is at least t, ascending, until index is full. It returns how many there are and how many elements come
-// before the next that would be one, or all. Bits are compared, as in MaxAbs; t is not negative and len(x) below 2^32.
+// SelectAbs writes the indexes of the elements whose magnitude is at least t, ascending, until index is full. It
+// returns how many there are and how many elements come before the next that would be one, or all. Bits are compared,
+// as in MaxAbs; t is not negative and len(x) below 2^32.
 func SelectAbs(index []uint32, x []float32, t float32) (found, seen int) {
 	found, seen = selectAbsFast(unsafe.SliceData(index), len(index), unsafe.SliceData(x), magnitude(t), len(x))
 	return selectAbsPlain(index, x, magnitude(t), found, seen)

@@ -6,9 +6,11 @@ import (
 	"unsafe"
 )
 
-// The functions below turn float32 into 16 bits and back: F16 is IEEE 754 binary16 (largest 65504, 11 bits of precision), BF16 the upper half of a float32 (its range,
-// 8 bits of precision). Bytes are little endian and need not be aligned. Encoding rounds to the nearest, ties to even, and beyond the largest number to
-// infinity; a NaN keeps its sign and the upper bits of its payload and becomes quiet. Bits are the same in every unit, but see Add for sums of NaNs.
+// The functions below turn float32 into 16 bits and back: F16 is IEEE 754 binary16 (largest 65504, 11 bits of
+// precision), BF16 the upper half of a float32 (its range, 8 bits of precision). Bytes are little endian and need not
+// be aligned. Encoding rounds to the nearest, ties to even, and beyond the largest number to infinity; a NaN keeps its
+// sign and the upper bits of its payload and becomes quiet. Bits are the same in every unit, but see Add for sums of
+// NaNs.
 
 // EncodeF16 writes all of src to dst, 2 bytes an element. len(dst) must be at least 2 x len(src).
 func EncodeF16(dst []byte, src []float32) {

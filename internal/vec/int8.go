@@ -6,9 +6,10 @@ import (
 	"unsafe"
 )
 
-// Blocks of int8: a float32 scale, little endian, and a signed byte an element, which stands for byte x scale. The scale is the largest magnitude of the block / 127;
-// bytes are element x (127 / largest), rounded to the nearest, ties to even. Blocks with nothing of at least 2^-100 have scale 0 and bytes 0. The last block may be
-// shorter. A block with a NaN or an infinity decodes to NaNs.
+// Blocks of int8: a float32 scale, little endian, and a signed byte an element, which stands for byte x scale. The
+// scale is the largest magnitude of the block / 127; bytes are element x (127 / largest), rounded to the nearest, ties
+// to even. Blocks with nothing of at least 2^-100 have scale 0 and bytes 0. The last block may be shorter. A block with
+// a NaN or an infinity decodes to NaNs.
 
 // Int8Len is the number of bytes that n elements in blocks take.
 func Int8Len(n, block int) int { return n + 4*((n+block-1)/block) }

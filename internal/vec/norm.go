@@ -42,8 +42,9 @@ type adamNormsCoeffs struct {
 	apart float64
 }
 
-// Norms is the sum of the squares of w and that of the update that Update would make of it, Size x m / (sqrt(v) x Corr + Eps) + decay x w, with the moments after
-// the gradient. It changes nothing. Order and precision are those of SumSquares.
+// Norms is the sum of the squares of w and that of the update that Update would make of it, Size x m / (sqrt(v) x Corr
+// + Eps) + decay x w, with the moments after the gradient. It changes nothing. Order and precision are those of
+// SumSquares.
 func (p *Adam) Norms(decay float64, w, m, v, g []float32) (weights, update float64) {
 	n := len(g)
 	w, m, v = w[:n], m[:n], v[:n]

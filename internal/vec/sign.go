@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// Signs are packed eight a byte: element i is bit i mod 8 of byte i / 8, 1 if its sign bit is set, which is so for -0 and may be for a NaN. Bits behind the last
-// element are 0. n elements take (n + 7) / 8 bytes.
+// Signs are packed eight a byte: element i is bit i mod 8 of byte i / 8, 1 if its sign bit is set, which is so for -0
+// and may be for a NaN. Bits behind the last element are 0. n elements take (n + 7) / 8 bytes.
 
 const signBit = 0x80000000
 

@@ -5,11 +5,11 @@ import (
 	"unsafe"
 )
 
-// Two bits an element say 0, +level or -level. They are packed as two rows of bits, each in the order of signs: some has a 1 where the element is not 0, neg where it is
-// -level. A 1 in neg alone means nothing.
+// Two bits an element say 0, +level or -level. They are packed as two rows of bits, each in the order of signs: some
+// has a 1 where the element is not 0, neg where it is -level. A 1 in neg alone means nothing.
 
-// PackTwoBit writes the bits of x: those whose magnitude is at least t, which is not negative, compared as in MaxAbs, are not 0. Both rows must have (len(x) + 7) / 8 bytes
-// at least.
+// PackTwoBit writes the bits of x: those whose magnitude is at least t, which is not negative, compared as in MaxAbs,
+// are not 0. Both rows must have (len(x) + 7) / 8 bytes at least.
 func PackTwoBit(some, neg []byte, x []float32, t float32) {
 	n := len(x)
 	some, neg = some[:(n+7)/8], neg[:(n+7)/8]

@@ -13,8 +13,8 @@ import (
 	"hcclps/p2p/hccl/acl"
 )
 
-// Native is HCCL's own collectives between the devices of all ranks: a collective.Native. Host memory is staged through memory of the device, which grows to the
-// largest operation.
+// Native is HCCL's own collectives between the devices of all ranks: a collective.Native. Host memory is staged through
+// memory of the device, which grows to the largest operation.
 type Native struct {
 	device *hccl.Device
 	world  *hccl.World
@@ -30,9 +30,10 @@ func (b *Bulk) Native(ctx context.Context, comm p2p.Comm, name string) (*Native,
 	return NewNative(ctx, comm, b.device, name)
 }
 
-// NewNative makes HCCL's communicator of the ranks of comm, each with a device of its own or nil, by a name that was never used. All ranks call it, with nothing
-// else under way on comm. It is nil, at all ranks, where one has no device or another kind of chip, or the communicator cannot be made; collectives work without.
-// After an error comm must be closed. ctx bounds it; HCCL itself waits minutes for a rank that does not come.
+// NewNative makes HCCL's communicator of the ranks of comm, each with a device of its own or nil, by a name that was
+// never used. All ranks call it, with nothing else under way on comm. It is nil, at all ranks, where one has no device
+// or another kind of chip, or the communicator cannot be made; collectives work without. After an error comm must be
+// closed. ctx bounds it; HCCL itself waits minutes for a rank that does not come.
 func NewNative(ctx context.Context, comm p2p.Comm, device *hccl.Device, name string) (*Native, error) {
 	if comm.Size() < 2 {
 		return nil, nil //nolint:nilnil // nothing is wrong

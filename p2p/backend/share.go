@@ -13,9 +13,10 @@ import (
 // ShareConfig is how Share does it. The zero value is good.
 type ShareConfig = region.Config
 
-// Share makes the memory that ranks of one host share for collectives, beside comm. hosts has a number by rank, equal for ranks of one host; nil: all are on one. All
-// ranks call it, before anything else is sent over comm. It is nil, at all ranks, if those of any host cannot share memory; collectives work without. After an
-// error comm must be closed. The caller closes the region when the group that uses it has ended and nobody touches its memory any more.
+// Share makes the memory that ranks of one host share for collectives, beside comm. hosts has a number by rank, equal
+// for ranks of one host; nil: all are on one. All ranks call it, before anything else is sent over comm. It is nil, at
+// all ranks, if those of any host cannot share memory; collectives work without. After an error comm must be closed.
+// The caller closes the region when the group that uses it has ended and nobody touches its memory any more.
 func Share(ctx context.Context, comm p2p.Comm, hosts []int, config region.Config) (*region.Region, error) {
 	if hosts == nil {
 		hosts = make([]int, comm.Size())

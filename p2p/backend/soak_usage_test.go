@@ -23,7 +23,8 @@ type resource struct {
 	allow int // by so much it may grow, whatever the time
 }
 
-// resources are what is watched; heap is what is resident without stacks and the memory of the simulator. A fault that leaks one descriptor a death is far above what is allowed in two minutes.
+// resources are what is watched; heap is what is resident without stacks and the memory of the simulator. A fault that
+// leaks one descriptor a death is far above what is allowed in two minutes.
 func resources() []resource {
 	return []resource{
 		{"resident MiB", 64}, {"heap MiB", 16}, {"descriptors", 16}, {"mappings", 48}, {"threads", 24}, {"goroutines", 60},

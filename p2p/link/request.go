@@ -28,8 +28,9 @@ type Request struct {
 	replied   atomic.Bool
 }
 
-// Body grants and receives the body into new memory. Nothing of a large body travels before, or over shared
-// memory its beginning (package comment): that is the back-pressure. Body or BodyInto may be called once, and not after Reply. When it fails, its memory is not written to any more.
+// Body grants and receives the body into new memory. Nothing of a large body travels before, or over shared memory its
+// beginning (package comment): that is the back-pressure. Body or BodyInto may be called once, and not after Reply.
+// When it fails, its memory is not written to any more.
 func (r *Request) Body(ctx context.Context) ([]byte, error) {
 	if r.BodyLen <= MaxInline && r.bodyTaken.CompareAndSwap(false, true) {
 		return r.inline, nil

@@ -73,7 +73,8 @@ func newCenter(cfg *Config, d *door) *center {
 	return c
 }
 
-// admit gives a process its seat, or says why it is not welcome; neither if there is no rendezvous here any more. One that comes again, since its connection broke, gets a new one.
+// admit gives a process its seat, or says why it is not welcome; neither if there is no rendezvous here any more. One
+// that comes again, since its connection broke, gets a new one.
 func (c *center) admit(h hello, to sink) (*seat, string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -268,8 +269,9 @@ func (c *center) judge(rank int, scope, reason string) {
 	c.post(frame{kind: kindFailed, rank: rank, scope: scope, text: reason}, nil)
 }
 
-// remove takes a seat away whose connection is no more. A process that is not sure to be dead is waited for where it could find another rendezvous, as
-// long as its cut-off side might, and where this process has stood still, so that others have given it up: else this one, if all others are out of its reach, would go on alone, and they without it.
+// remove takes a seat away whose connection is no more. A process that is not sure to be dead is waited for where it
+// could find another rendezvous, as long as its cut-off side might, and where this process has stood still, so that
+// others have given it up: else this one, if all others are out of its reach, would go on alone, and they without it.
 func (c *center) remove(s *seat, why string, dead bool) {
 	if c.seats[s.process] != s {
 		return

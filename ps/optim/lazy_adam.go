@@ -2,9 +2,10 @@ package optim
 
 import "hcclps/internal/vec"
 
-// lazyAdam is adam with t counted by the row: a row that is first seen late begins with a corrected step like one that was seen first, where adam's
-// shared t would let its first step be 1 / sqrt(1 - beta2) times too bold. Moments rest while a row is not pushed, as in adam (and in torch.optim.SparseAdam and
-// LazyAdam of TensorFlow Addons, whose t is the table's). The row's t is a float32 after the moments and ends at 2^24, where nothing is left to correct.
+// lazyAdam is adam with t counted by the row: a row that is first seen late begins with a corrected step like one that
+// was seen first, where adam's shared t would let its first step be 1 / sqrt(1 - beta2) times too bold. Moments rest
+// while a row is not pushed, as in adam (and in torch.optim.SparseAdam and LazyAdam of TensorFlow Addons, whose t is
+// the table's). The row's t is a float32 after the moments and ends at 2^24, where nothing is left to correct.
 type lazyAdam struct{ moments }
 
 func newLazyAdam(base config, p map[string]float64) Rule { return lazyAdam{newMoments(base, p)} }

@@ -3,8 +3,8 @@ package optim
 // OneBitAdam is the name of 1-bit Adam.
 const OneBitAdam = "onebit_adam"
 
-// MomentumRule is a rule that after its warm-up is given momenta in the place of gradients: whoever brings gradients together makes momenta of them, which may be coded
-// with few bits, since the rule takes no squares of them.
+// MomentumRule is a rule that after its warm-up is given momenta in the place of gradients: whoever brings gradients
+// together makes momenta of them, which may be coded with few bits, since the rule takes no squares of them.
 type MomentumRule interface {
 	Rule
 	// Warm says whether the step after s is of a gradient still.
@@ -13,19 +13,23 @@ type MomentumRule interface {
 	//
 	//	share * (beta1 * m + (1 - beta1) * weight_decay * w) + scale * (1 - beta1) * grad
 	//
-	// with w and m of the row, which stays; grad may be shorter than a row. Parts whose shares are 1 in all add up to the momentum of their scaled gradients' sum.
+	// with w and m of the row, which stays; grad may be shorter than a row. Parts whose shares are 1 in all add up to
+	// the momentum of their scaled gradients' sum.
 	Momentum(row, grad []float32, share, scale float64)
 }
 
-// oneBitAdam is Tang et al. (ICML 2021, algorithm 1) with the bias corrections of adam, in names of DeepSpeed's OnebitAdam. The first freeze_step steps are those of adam, to the bit; then
-// v stands still, and grad is the mean of what workers have made by Momentum:
+// oneBitAdam is Tang et al. (ICML 2021, algorithm 1) with the bias corrections of adam, in names of DeepSpeed's
+// OnebitAdam. The first freeze_step steps are those of adam, to the bit; then v stands still, and grad is the mean of
+// what workers have made by Momentum:
 //
 //	v = max(v, floor * mean of the row's v above 0), once
 //	m = grad
 //	w = w - (lr / (1 - beta1^t)) * m / (sqrt(v) * (1 / sqrt(1 - beta2^freeze_step)) + eps)
 //
-// A code of few bits moves all elements of a row by one size, also those whose gradient was always near zero, and the root of a v near zero would throw these far off: hence the floor.
-// The paper leaves such elements out by a mask that its user makes. 0.1 has lost less AUC than 0.01 where the warm-up was short (coupon: 0.005 in the mean of five, and 0.008). The row of a dense tensor is a block of 1,024 elements, as the scales of onebit are.
+// A code of few bits moves all elements of a row by one size, also those whose gradient was always near zero, and the
+// root of a v near zero would throw these far off: hence the floor. The paper leaves such elements out by a mask that
+// its user makes. 0.1 has lost less AUC than 0.01 where the warm-up was short (coupon: 0.005 in the mean of five, and
+// 0.008). The row of a dense tensor is a block of 1,024 elements, as the scales of onebit are.
 type oneBitAdam struct {
 	moments
 	freeze uint64

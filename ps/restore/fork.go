@@ -53,10 +53,12 @@ type ForkReport struct {
 	Tables     []Forked `json:"tables"`
 }
 
-// Fork brings tables of a checkpoint into a job under names that are free there: rows with their optimizer slots and sightings, schema and the
-// state of the optimizer as they were. The job may run, or begins with them when its workers come: an experiment on a copy. Rows count as
-// written at the step the job was at when the fork began; eviction takes none for older than the step from which on the job has the table. Workers see a table when all of it is there, as of one step
-// on all shards. What was broken off holds its memory (ps-server tables shows it) until it is run again, or given up by another fork to that name. Keys that were not admitted yet begin anew.
+// Fork brings tables of a checkpoint into a job under names that are free there: rows with their optimizer slots and
+// sightings, schema and the state of the optimizer as they were. The job may run, or begins with them when its workers
+// come: an experiment on a copy. Rows count as written at the step the job was at when the fork began; eviction takes
+// none for older than the step from which on the job has the table. Workers see a table when all of it is there, as of
+// one step on all shards. What was broken off holds its memory (ps-server tables shows it) until it is run again, or
+// given up by another fork to that name. Keys that were not admitted yet begin anew.
 func Fork(ctx context.Context, cfg ForkConfig) (ForkReport, error) {
 	m := cfg.From.Manifest()
 	if cfg.Job == "" {

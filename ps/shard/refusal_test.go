@@ -79,8 +79,8 @@ func TestRefusalsNameTheCulprit(t *testing.T) {
 	})
 }
 
-// TestPushesInCodes: what workers send in codes has, on every replica, the bits of what the codes decode to; a push that says less of its size than it takes, or too
-// much, is refused.
+// TestPushesInCodes: what workers send in codes has, on every replica, the bits of what the codes decode to; a push
+// that says less of its size than it takes, or too much, is refused.
 func TestPushesInCodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, ids...)

@@ -8,7 +8,8 @@ import (
 	"hcclps/ps/wire"
 )
 
-// BenchmarkKeeping is the rate of apply and sweep with rules: steps of 20,000 rows of 16 values, adagrad, nine in ten of keys that are there, of 10^5, and one in ten new.
+// BenchmarkKeeping is the rate of apply and sweep with rules: steps of 20,000 rows of 16 values, adagrad, nine in ten
+// of keys that are there, of 10^5, and one in ten new.
 func BenchmarkKeeping(b *testing.B) {
 	for _, rules := range [][2]string{{"", ""}, {"count:2", ""}, {"bloom:2", ""}, {"prob:0.1", ""}, {"", "ttl:100steps"}, {"", "rows:120000"}, {"count:2", "rows:120000,lfu:100"}} {
 		b.Run("admit="+rules[0]+"/evict="+rules[1], func(b *testing.B) {

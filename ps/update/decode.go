@@ -32,8 +32,8 @@ func PlainSize(sections []wire.Section) (int, error) {
 	return n, nil
 }
 
-// Decode decodes the coded sections of a body, in place. room gives memory for all at a multiple of 8 bytes, as much as PlainSize says; it is asked when the frames are whole. Values
-// may be not finite.
+// Decode decodes the coded sections of a body, in place. room gives memory for all at a multiple of 8 bytes, as much as
+// PlainSize says; it is asked when the frames are whole. Values may be not finite.
 func Decode(sections []wire.Section, room func(n int) []byte) error {
 	n, err := PlainSize(sections)
 	if err != nil || n == 0 {

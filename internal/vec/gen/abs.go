@@ -167,8 +167,8 @@ func selectAbs(s isa) {
 	end()
 }
 
-// selectTurn compresses the places of what is found to the front and writes the whole vector: what follows is written over later. Without a branch it takes the same time whatever it
-// finds.
+// selectTurn compresses the places of what is found to the front and writes the whole vector: what follows is written
+// over later. Without a branch it takes the same time whatever it finds.
 func (s isa) selectTurn(at spot, x, to, found reg.Register, abs, least, places, step reg.VecVirtual) {
 	for i := range 4 {
 		at.first = i * 16

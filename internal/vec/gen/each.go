@@ -38,8 +38,8 @@ func (s spot) store(v reg.Register, p reg.Register) {
 	}
 }
 
-// each runs body over n elements, four vectors a turn, then one; what is left, fewer than a vector, with a mask if there are any and the rest is wanted. It uses n up. Labels
-// begin with tag.
+// each runs body over n elements, four vectors a turn, then one; what is left, fewer than a vector, with a mask if
+// there are any and the rest is wanted. It uses n up. Labels begin with tag.
 func (s isa) each(tag string, n reg.GPVirtual, rest bool, body func(spot)) {
 	s.eachTurn(tag, n, rest, func(at []spot) {
 		for _, one := range at {
@@ -82,7 +82,8 @@ func (s isa) eachTurn(tag string, n reg.GPVirtual, rest bool, turn func([]spot))
 	}
 }
 
-// each32 runs body over all elements; parts number the vectors of 32 elements. In the last ones x has zeros where mask, of ones or a predicate, has none; it is nil otherwise.
+// each32 runs body over all elements; parts number the vectors of 32 elements. In the last ones x has zeros where mask,
+// of ones or a predicate, has none; it is nil otherwise.
 func (s isa) each32(p reg.Register, n reg.GPVirtual, body func(part int, x reg.VecVirtual, mask reg.Register)) {
 	s.whole32(n, func(at spot, part int) { body(part, at.load(p), nil) }, func(index reg.GPVirtual) {
 		if s.wide {

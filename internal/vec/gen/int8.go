@@ -170,8 +170,8 @@ func (s isa) scaleOf(tops []reg.VecVirtual, tiny string) (scale, inv reg.VecVirt
 	return scale, inv
 }
 
-// packBytes brings four vectors of 32-bit integers into the first, as signed bytes, saturated. One store of them takes the place of four in the queue of stores, which is what
-// fills when memory is slow.
+// packBytes brings four vectors of 32-bit integers into the first, as signed bytes, saturated. One store of them takes
+// the place of four in the queue of stores, which is what fills when memory is slow.
 func (s isa) packBytes(q []reg.VecVirtual, order reg.VecVirtual) {
 	VPACKSSDW(q[1], q[0], q[0])
 	VPACKSSDW(q[3], q[2], q[2])
@@ -213,7 +213,8 @@ func (s spot) storeBytes(q reg.VecVirtual, p reg.Register) {
 	}
 }
 
-// decodeInt8 also adds, if it is told to. What it adds to is read first: read after the bytes are widened, with 512 bits and out of memory, it takes a fifth longer.
+// decodeInt8 also adds, if it is told to. What it adds to is read first: read after the bytes are widened, with 512
+// bits and out of memory, it takes a fifth longer.
 func decodeInt8(s isa, add bool) {
 	name := "decodeInt8"
 	if add {
