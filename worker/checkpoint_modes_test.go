@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"hcclps/ps"
+	"hcclps/ps/pstest"
 	"hcclps/worker"
 	"hcclps/worker/model"
 )
@@ -20,12 +21,7 @@ func keeping(t *testing.T, dir string, workers int) *ps.Local {
 	if workers > 0 {
 		cfg.Restore, cfg.RestoreWorld = dir, workers
 	}
-	l, err := ps.NewLocal(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	serve(t, l)
-	return l
+	return pstest.Serve(t, cfg)
 }
 
 // elected is why servers give up a checkpoint when a group elects another leader in the middle, as it may on a busy machine.

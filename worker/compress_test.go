@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"hcclps/ps"
+	"hcclps/ps/pstest"
 	"hcclps/worker"
 	"hcclps/worker/model"
 )
@@ -50,11 +51,7 @@ func TestCodesAreReplicated(t *testing.T) {
 		train := fitted(model.Options{Model: model.NameLR, Optimizer: worker.Optimizer{Name: "adam"}}, stream{rows: 200, batch: 32}, worker.TrainOptions{Epochs: 2})
 		return crew{cfg: worker.Config{Job: "codes", World: 2, Seed: 5, Parts: 2, Compress: worker.Compression{All: "onebit"}}, servers: l, train: train}.run(t)
 	}
-	replicated, err := ps.NewLocal(ps.LocalConfig{LogBudget: 4 << 20, Shards: 2}) // as many: rows share scales with others of their shard
-	if err != nil {
-		t.Fatal(err)
-	}
-	serve(t, replicated)
+	replicated := pstest.Serve(t, ps.LocalConfig{LogBudget: 4 << 20, Shards: 2}) // as many: rows share scales with others of their shard
 	if a, b := run(scratch(t)), run(replicated); a != b {
 		t.Errorf("digest %.8s in place, %.8s of three replicas", a, b)
 	}

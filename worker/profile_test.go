@@ -7,6 +7,7 @@ import (
 
 	"hcclps/internal/trace"
 	"hcclps/ps"
+	"hcclps/ps/pstest"
 	"hcclps/worker"
 	"hcclps/worker/model"
 )
@@ -31,11 +32,7 @@ func profiled(t *testing.T, mode worker.Mode, want []string) {
 	t.Helper()
 	rec := trace.New(trace.Config{Process: "servers", ID: 1000})
 	rec.Start()
-	l, err := ps.NewLocal(ps.LocalConfig{Servers: 1, Scratch: true, Shards: 2, Trace: rec})
-	if err != nil {
-		t.Fatal(err)
-	}
-	serve(t, l)
+	l := pstest.Serve(t, ps.LocalConfig{Servers: 1, Scratch: true, Shards: 2, Trace: rec})
 	fit := fitted(model.Options{Model: model.NameDeepFM, Optimizer: worker.Optimizer{Name: "adagrad"}}, stream{rows: 700, batch: 64}, worker.TrainOptions{Epochs: 2})
 	var mu sync.Mutex
 	var traces []*trace.Trace

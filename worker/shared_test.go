@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"hcclps/ps"
+	"hcclps/ps/pstest"
 	"hcclps/worker"
 	"hcclps/worker/dataset"
 )
@@ -15,29 +16,7 @@ import (
 // scratch runs one server without replication for one test.
 func scratch(t *testing.T) *ps.Local {
 	t.Helper()
-	l, err := ps.NewLocal(ps.LocalConfig{Servers: 1, Scratch: true, Shards: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	serve(t, l)
-	return l
-}
-
-// serve runs a cluster until the test ends.
-func serve(t *testing.T, l *ps.Local) {
-	t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- l.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-served; err != nil {
-			t.Errorf("servers: %v", err)
-		}
-	})
-	if err := l.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	return pstest.Serve(t, ps.LocalConfig{Servers: 1, Scratch: true, Shards: 2})
 }
 
 // stream is a Source of rows that are functions of their number, in batches of

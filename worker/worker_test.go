@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hcclps/ps"
+	"hcclps/ps/pstest"
 	"hcclps/ps/wire"
 	"hcclps/worker"
 	"hcclps/worker/dataset"
@@ -24,23 +25,7 @@ func cluster(t *testing.T) *ps.Local {
 // leasing is a cluster that does without a worker when it has not heard of it for so long.
 func leasing(t *testing.T, lease time.Duration) *ps.Local {
 	t.Helper()
-	l, err := ps.NewLocal(ps.LocalConfig{LogBudget: 4 << 20, Lease: lease})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- l.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-served; err != nil {
-			t.Errorf("servers: %v", err)
-		}
-	})
-	if err := l.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return pstest.Serve(t, ps.LocalConfig{LogBudget: 4 << 20, Lease: lease})
 }
 
 func connect(t *testing.T, l *ps.Local, cfg worker.Config) *worker.Client {

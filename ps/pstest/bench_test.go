@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hcclps/ps"
+	"hcclps/ps/pstest"
 	"hcclps/worker"
 	"hcclps/worker/dataset"
 	"hcclps/worker/model"
@@ -47,23 +48,7 @@ func replications() []replication {
 // local runs a cluster for one benchmark.
 func local(b *testing.B, cfg ps.LocalConfig) *ps.Local {
 	b.Helper()
-	l, err := ps.NewLocal(cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- l.Run(ctx) }()
-	b.Cleanup(func() {
-		stop()
-		if err := <-served; err != nil {
-			b.Errorf("servers: %v", err)
-		}
-	})
-	if err := l.Ready(b.Context()); err != nil {
-		b.Fatal(err)
-	}
-	return l
+	return pstest.Serve(b, cfg)
 }
 
 // join connects a worker, which leaves at the end of the benchmark.

@@ -21,5 +21,5 @@
 // which part; it takes from the servers only the layout, the descriptions of
 // tables and the initial rows. Tables of bsp jobs may admit and evict; then the judge knows which rows are left.
 //
-// Only tests and benchmarks import this package.
+// [Serve] runs a cluster as a user does, for tests of what is built on it. Only tests and benchmarks import this package.
 package pstest

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"hcclps/ps"
+	"hcclps/ps/pstest"
 	"hcclps/worker"
 	"hcclps/worker/dataset"
 )
@@ -40,7 +41,7 @@ func BenchmarkTrain(b *testing.B) {
 		for _, servers := range []ps.LocalConfig{{Servers: 1, Scratch: true}, {Servers: 3, Replicas: 3, LogBudget: 64 << 20}} { // as ps-server serve has it
 			for workers := 1; workers <= 2; workers++ {
 				b.Run(fmt.Sprintf("%s/servers=%d/workers=%d", name, servers.Servers, workers), func(b *testing.B) {
-					benchTrain(b, serve(b, servers), schema, o, all, workers)
+					benchTrain(b, pstest.Serve(b, servers), schema, o, all, workers)
 				})
 			}
 		}

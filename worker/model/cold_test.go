@@ -18,6 +18,7 @@ import (
 	"hcclps/p2p/backend"
 	"hcclps/p2p/link"
 	"hcclps/ps"
+	"hcclps/ps/pstest"
 	"hcclps/ps/wire"
 	"hcclps/worker"
 	"hcclps/worker/dataset"
@@ -158,7 +159,7 @@ func (l *clickLog) trainLocally(t *testing.T, memory int64) coldRun {
 		memory = max(memory, 16<<20)                              // a server's least
 		servers.Memory = max(memory*8/5, (memory+16<<20)*8/7) + 1 // of which a quarter, or 16 MiB, is for pushes and an eighth for copies
 	}
-	local := serve(t, servers)
+	local := pstest.Serve(t, servers)
 	return l.train(t, connect(t, local, worker.Config{Job: "clicks"}), func() wire.ServerStatus { return local.Servers()[0].Status(false) })
 }
 

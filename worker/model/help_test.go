@@ -1,11 +1,11 @@
 package model
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"hcclps/ps"
+	"hcclps/ps/pstest"
 	"hcclps/worker"
 	"hcclps/worker/dataset"
 )
@@ -13,29 +13,7 @@ import (
 // cluster runs one server without replication until the test ends.
 func cluster(t testing.TB) *ps.Local {
 	t.Helper()
-	return serve(t, ps.LocalConfig{Servers: 1, Replicas: 1, Scratch: true})
-}
-
-// serve runs servers until the test ends.
-func serve(t testing.TB, cfg ps.LocalConfig) *ps.Local {
-	t.Helper()
-	l, err := ps.NewLocal(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- l.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-served; err != nil {
-			t.Errorf("server: %v", err)
-		}
-	})
-	if err := l.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return pstest.Serve(t, ps.LocalConfig{Servers: 1, Replicas: 1, Scratch: true})
 }
 
 func connect(t testing.TB, l *ps.Local, cfg worker.Config) *worker.Client {
