@@ -33,23 +33,30 @@ func TestBasesAreOfTheirJob(t *testing.T) {
 	}
 }
 
-// A part whose pages are all written holds no table, while it is made durable, and is not given up for steps that wait.
-func TestPartThatIsOutLetsTablesGo(t *testing.T) {
-	t.Parallel()
+// begunPart is a part that holds its one table.
+func begunPart(t *testing.T) (ctx context.Context, s *saving, p *part, rows *table.Table) {
+	t.Helper()
 	rows, err := table.New(table.Spec{Dim: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer rows.Close()
-	p := partOfJob("a", 1, 0)
+	t.Cleanup(func() { _ = rows.Close() })
+	p = partOfJob("a", 1, 0)
 	p.pages.tables = []captured{{pages: rows.Capture()}}
-	s := newSaving()
+	s = newSaving()
 	s.part = p
 	ctx, cancel, err := p.begin(t.Context())
-	defer cancel(nil)
-	if err != nil || s.holds() != 1 {
+	t.Cleanup(func() { cancel(nil) })
+	if err != nil || s.holds() != 1 || rows.Capture() != nil {
 		t.Fatalf("begin: %v, holds %d", err, s.holds())
 	}
+	return ctx, s, p, rows
+}
+
+// A part whose pages are all written holds no table, while it is made durable, and is not given up for steps that wait.
+func TestPartThatIsOutLetsTablesGo(t *testing.T) {
+	t.Parallel()
+	ctx, s, p, rows := begunPart(t)
 	p.letGo()
 	if c := rows.Capture(); c == nil || s.holds() != 0 {
 		t.Errorf("the table is still held, by %d", s.holds())
@@ -67,20 +74,7 @@ func TestPartThatIsOutLetsTablesGo(t *testing.T) {
 // What is given up holds no table, also while its writer hangs in the folder.
 func TestGivenUpPartLetsTablesGo(t *testing.T) {
 	t.Parallel()
-	rows, err := table.New(table.Spec{Dim: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	p := partOfJob("a", 1, 0)
-	p.pages.tables = []captured{{pages: rows.Capture()}}
-	s := newSaving()
-	s.part = p
-	ctx, cancel, err := p.begin(t.Context())
-	defer cancel(nil)
-	if err != nil || s.holds() != 1 || rows.Capture() != nil {
-		t.Fatalf("begin: %v, holds %d", err, s.holds())
-	}
+	ctx, s, p, rows := begunPart(t)
 	p.giveUp(errDropped)
 	if !errors.Is(context.Cause(ctx), errDropped) || s.holds() != 0 {
 		t.Errorf("given up: %v, holds %d", context.Cause(ctx), s.holds())

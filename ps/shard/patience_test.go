@@ -11,27 +11,35 @@ import (
 	"hcclps/ps/wire"
 )
 
+// newNarrow is a cluster with room for few copies of pages, that has taken a step of many; push is the next one.
+func newNarrow(t *testing.T) (c *cluster, push func()) {
+	t.Helper()
+	const id, dim = 2, 32
+	c = newCluster(t, ids...)
+	c.change = func(_ string, cfg *Config) { cfg.CopyBudget = table.NewBudget(64 << 10) }
+	c.startAll()
+	c.open(wire.JobParams{World: 1, Sync: wire.BSP, Parts: 1})
+	c.table(2, testTable(id, dim))
+	keys := make([]uint64, 2000)
+	for i := range keys {
+		keys[i] = uint64(i) * 3
+	}
+	step := uint64(0)
+	push = func() {
+		body := wire.AppendSection(nil, wire.Section{Table: id, Dim: dim, Keys: keys, Values: slices.Repeat([]float32{1, 2}, dim/2*len(keys))})
+		c.ok(&wire.Push{Target: target(0), Step: step, Parts: 1, Rows: 1}, body)
+		step++
+	}
+	push()
+	c.same()
+	return c, push
+}
+
 // TestSlowSnapshotsAreGivenUp: behind a snapshot that does not move and has used up the budget of copies one entry waits, and no more do.
 func TestSlowSnapshotsAreGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const id, dim, steps = 2, 32, 6
-		c := newCluster(t, ids...)
-		c.change = func(_ string, cfg *Config) { cfg.CopyBudget = table.NewBudget(64 << 10) }
-		c.startAll()
-		c.open(wire.JobParams{World: 1, Sync: wire.BSP, Parts: 1})
-		c.table(2, testTable(id, dim))
-		keys := make([]uint64, 2000)
-		for i := range keys {
-			keys[i] = uint64(i) * 3
-		}
-		step := uint64(0)
-		push := func() {
-			body := wire.AppendSection(nil, wire.Section{Table: id, Dim: dim, Keys: keys, Values: slices.Repeat([]float32{1, 2}, dim/2*len(keys))})
-			c.ok(&wire.Push{Target: target(0), Step: step, Parts: 1, Rows: 1}, body)
-			step++
-		}
-		push()
-		c.same()
+		const steps = 6
+		c, push := newNarrow(t)
 		shots := map[string]*capture{}
 		for id, n := range c.nodes {
 			shot, err := machine{n.group}.Snapshot()
@@ -68,24 +76,7 @@ func TestSlowSnapshotsAreGivenUp(t *testing.T) {
 // TestSlowPartsAreGivenUp: the same of a part of a checkpoint, which is written as fast as it can be while an entry waits for it.
 func TestSlowPartsAreGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const id, dim = 2, 32
-		c := newCluster(t, ids...)
-		c.change = func(_ string, cfg *Config) { cfg.CopyBudget = table.NewBudget(64 << 10) }
-		c.startAll()
-		c.open(wire.JobParams{World: 1, Sync: wire.BSP, Parts: 1})
-		c.table(2, testTable(id, dim))
-		keys := make([]uint64, 2000)
-		for i := range keys {
-			keys[i] = uint64(i) * 3
-		}
-		step := uint64(0)
-		push := func() {
-			body := wire.AppendSection(nil, wire.Section{Table: id, Dim: dim, Keys: keys, Values: slices.Repeat([]float32{1, 2}, dim/2*len(keys))})
-			c.ok(&wire.Push{Target: target(0), Step: step, Parts: 1, Rows: 1}, body)
-			step++
-		}
-		push()
-		c.same()
+		c, push := newNarrow(t)
 		var parts []*part
 		for _, n := range c.nodes {
 			g := n.group
