@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"hcclps/p2p"
 	"hcclps/p2p/backend"
 	"hcclps/p2p/link"
+	"hcclps/p2p/p2ptest"
 	"hcclps/p2p/shm"
 	"hcclps/p2p/tcp"
 )
@@ -24,39 +24,13 @@ var (
 	_ link.PairFunc = (*backend.Bulk)(nil).Pair
 )
 
-// conns are both ends of n fresh TCP connections.
-func conns(t *testing.T, n int) (dialled, accepted []net.Conn) {
-	t.Helper()
-	network, err := backend.OpenSockets(backend.Sockets{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := network.Listen(t.Context(), "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	for range n {
-		c, err := network.Dial(t.Context(), l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		dialled, accepted = append(dialled, c), append(accepted, s)
-	}
-	return dialled, accepted
-}
-
 // pair makes both ends at once.
 func pair(t *testing.T, a, b link.PairFunc, stripes int) (comms [2]link.Comm, errs [2]error) {
 	t.Helper()
-	dialled, accepted := conns(t, stripes)
+	ends := p2ptest.Connect(t, "127.0.0.1:0", stripes)
 	var both errgroup.Group
-	both.Go(func() error { comms[0], errs[0] = a(t.Context(), dialled, 0); return nil })
-	both.Go(func() error { comms[1], errs[1] = b(t.Context(), accepted, 1); return nil })
+	both.Go(func() error { comms[0], errs[0] = a(t.Context(), ends[0], 0); return nil })
+	both.Go(func() error { comms[1], errs[1] = b(t.Context(), ends[1], 1); return nil })
 	_ = both.Wait() // errs has them
 	return comms, errs
 }
@@ -134,11 +108,11 @@ func TestNothingInCommon(t *testing.T) {
 }
 
 func TestPeerThatSaysNothing(t *testing.T) {
-	dialled, accepted := conns(t, 1)
-	defer accepted[0].Close()
+	ends := p2ptest.Connect(t, "127.0.0.1:0", 1)
+	defer ends[1][0].Close()
 	ctx, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer stop()
-	if _, err := backend.Pair(ctx, dialled, 0); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := backend.Pair(ctx, ends[0], 0); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a silent peer: %v", err)
 	}
 }

@@ -18,32 +18,6 @@ import (
 	"hcclps/p2p/shm"
 )
 
-// connect makes both ends of n connections at addr.
-func connect(t *testing.T, addr string, n int) (ends [2][]net.Conn) {
-	t.Helper()
-	network, err := OpenSockets(Sockets{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := network.Listen(t.Context(), addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	for range n {
-		dialled, err := network.Dial(t.Context(), l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		accepted, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		ends[0], ends[1] = append(ends[0], dialled), append(ends[1], accepted)
-	}
-	return ends
-}
-
 // slowed is a shared memory that needs time for each message.
 type slowed struct{ *shm.Comm }
 
@@ -76,7 +50,7 @@ func TestTheFasterIsKept(t *testing.T) {
 			if c.addr == "unix" {
 				c.addr = "unix:" + filepath.Join(t.TempDir(), "s")
 			}
-			ends := connect(t, c.addr, c.stripes)
+			ends := p2ptest.Connect(t, c.addr, c.stripes)
 			if c.slowTCP {
 				for _, conns := range ends {
 					for i, conn := range conns {
@@ -152,7 +126,7 @@ func exchangeBytes(t *testing.T, comms [2]link.Comm) {
 
 // TestMeasuredPair goes the whole way: one side measures, the other takes what comes.
 func TestMeasuredPair(t *testing.T) {
-	ends := connect(t, "127.0.0.1:0", 1)
+	ends := p2ptest.Connect(t, "127.0.0.1:0", 1)
 	var comms [2]link.Comm
 	var bulks [2]*Bulk
 	var both errgroup.Group
@@ -187,7 +161,7 @@ func TestMeasuredPair(t *testing.T) {
 func TestPeerThatDiesInATrial(t *testing.T) {
 	for _, way := range []ways{viaSHM, viaTCP} {
 		t.Run(way.String(), func(t *testing.T) {
-			ends := connect(t, "127.0.0.1:0", 1)
+			ends := p2ptest.Connect(t, "127.0.0.1:0", 1)
 			b, err := NewBulk(Config{Transport: Measure})
 			if err != nil {
 				t.Fatal(err)
@@ -222,7 +196,7 @@ func TestPeerThatDiesInATrial(t *testing.T) {
 // TestSlowLink: a trial ends in time although 16 MiB would not, and says what it can.
 func TestSlowLink(t *testing.T) {
 	t.Parallel()
-	ends := connect(t, "127.0.0.1:0", 1)
+	ends := p2ptest.Connect(t, "127.0.0.1:0", 1)
 	for _, conns := range ends {
 		conns[0] = p2ptest.Shape{Bandwidth: 8e6}.Conn(conns[0])
 	}

@@ -12,6 +12,7 @@ import (
 	"hcclps/p2p/backend"
 	"hcclps/p2p/hccl"
 	"hcclps/p2p/link"
+	"hcclps/p2p/p2ptest"
 )
 
 // A pair of devices is kept where it is faster than what was measured of the pair before, and that is the same on both sides.
@@ -45,15 +46,15 @@ func TestMeasuredUpgradeNeedsGcc(t *testing.T) {
 		"nothing measured": {0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dialled, accepted := conns(t, 1)
+			ends := p2ptest.Connect(t, "127.0.0.1:0", 1)
 			if c.before > 0 {
-				bulks[0].Remember(dialled[0].RemoteAddr().String(), c.before)
+				bulks[0].Remember(ends[0][0].RemoteAddr().String(), c.before)
 			}
 			var comms [2]link.Comm
 			var errs [2]error
 			var both sync.WaitGroup
-			both.Go(func() { comms[0], errs[0] = bulks[0].Upgrade()(t.Context(), dialled[0], 0) })
-			both.Go(func() { comms[1], errs[1] = bulks[1].Upgrade()(t.Context(), accepted[0], 1) })
+			both.Go(func() { comms[0], errs[0] = bulks[0].Upgrade()(t.Context(), ends[0][0], 0) })
+			both.Go(func() { comms[1], errs[1] = bulks[1].Upgrade()(t.Context(), ends[1][0], 1) })
 			both.Wait()
 			for rank, err := range errs {
 				if (err == nil) != c.keep || err != nil && (!errors.Is(err, link.ErrNoUpgrade) || !strings.Contains(err.Error(), "measured at 1 and 16 MiB: shm ")) {
