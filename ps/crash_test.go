@@ -42,6 +42,7 @@ func bySeed(t *testing.T, stream uint64, test func(t *testing.T, seed int, r *ra
 func TestCrashesWhileSaving(t *testing.T) {
 	t.Parallel()
 	bySeed(t, 77, func(t *testing.T, _ int, r *rand.Rand) {
+		t.Helper()
 		c := savingCluster(t, 3, func(cfg *ps.Config) { cfg.Checkpoint.Rate = 1 << 20 }).up()
 		w := newCrowd(c, 2)
 		stop := make(chan struct{})
@@ -185,6 +186,7 @@ func TestCrashesWhileRestoring(t *testing.T) {
 	var want map[uint64]string
 	synctest.Test(t, func(t *testing.T) { want, _ = saveAs(t, shape{4, 1}, dir) })
 	bySeed(t, 78, func(t *testing.T, seed int, r *rand.Rand) {
+		t.Helper()
 		c := newCluster(t, 3, nil).up()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

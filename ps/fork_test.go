@@ -218,6 +218,7 @@ func TestCrashesWhileForking(t *testing.T) {
 	var want map[uint64]string
 	synctest.Test(t, func(t *testing.T) { want, _ = saveAs(t, shape{4, 1}, dir) })
 	bySeed(t, 80, func(t *testing.T, seed int, r *rand.Rand) {
+		t.Helper()
 		c := newCluster(t, 3, nil).up()
 		w := newCrowd(c, 2)
 		w.step()

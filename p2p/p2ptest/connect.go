@@ -18,7 +18,7 @@ func Connect(t testing.TB, addr string, n int) (ends [2][]net.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	for range n {
 		dialled, err := network.Dial(t.Context(), l.Addr().String())
 		if err != nil {
