@@ -29,7 +29,7 @@ func acceptOne(t *testing.T, ln net.Listener) net.Conn {
 
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, nil2(), nil)
+		w := start(t, func(context.Context, *link.Request) {}, nil)
 		ln, err := w.net.Listen(t.Context(), "dumb:1")
 		check(t, err)
 		defer func() { _ = ln.Close() }()
@@ -159,8 +159,6 @@ func TestFloodOfCallsEndsTheConnection(t *testing.T) {
 		_ = conn.Close()
 	})
 }
-
-func nil2() link.HandlerFunc { return func(context.Context, *link.Request) {} }
 
 func TestRunEndsEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
