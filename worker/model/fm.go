@@ -77,8 +77,9 @@ func newFactors(ctx context.Context, st *store, schema *dataset.Schema) *factors
 }
 
 // forward adds to the logits. A deep input gets the pooled vector of each field,
-// at field x dim of each of its rows of width floats.
+// at field x dim of each of its rows of width floats; what follows is zero.
 func (f *factors) forward(s *worker.Step, logits, deep []float32, width int) error {
+	clear(deep)
 	k := 1 + f.dim
 	f.sums, f.same = zeroed(f.sums, s.Rows()*k), zeroed(f.same, s.Rows())
 	f.rows, f.bags = f.rows[:0], f.bags[:0]
