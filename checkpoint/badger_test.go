@@ -97,102 +97,81 @@ func TestCatalogues(t *testing.T) {
 	}
 }
 
+// cached is a folder of checkpoints of one model, whose writer has a catalogue on disk.
+type cached struct {
+	t              *testing.T
+	dir, catalogue string
+	model          *model
+	newest         uint64
+}
+
+func (c *cached) open() *Store {
+	c.t.Helper()
+	s, err := Open(Config{Dir: c.dir, Owner: "s1", Catalogue: c.catalogue})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return s
+}
+
+// again keeps the model once more, after what has happened; all its pages are known by then, or not.
+func (c *cached) again(what string, known bool) {
+	c.t.Helper()
+	c.newest++
+	s := c.open()
+	made := mustSave(c.t, s, c.newest, 0, 1, c.model, nil)
+	if (made.Parts[0].New == 0) != known {
+		c.t.Errorf("%s: %+v", what, made.Parts[0])
+	}
+	mustBe(c.t, s, c.newest, c.model)
+	if err := s.Close(); err != nil {
+		c.t.Error(err)
+	}
+}
+
+// spoil changes the bytes of a file from one on.
+func spoil(t *testing.T, path string, from func(size int) int, change func(byte) byte) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := from(len(b)); i < len(b); i++ {
+		b[i] = change(b[i])
+	}
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestCatalogueIsOnlyACache: with another server's deletions, damage, or after it
 // was cut short, checkpoints are right and the catalogue is built anew.
 func TestCatalogueIsOnlyACache(t *testing.T) {
-	dir, folder := t.TempDir(), t.TempDir()
-	open := func() *Store {
-		t.Helper()
-		s, err := Open(Config{Dir: dir, Owner: "s1", Catalogue: folder})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	m := someModel(300, 1)
-	s := open()
-	if _, err := Open(Config{Dir: dir, Owner: "s2", Catalogue: folder}); !errors.Is(err, ErrInUse) {
+	c := &cached{t: t, dir: t.TempDir(), catalogue: t.TempDir(), model: someModel(300, 1), newest: 2}
+	s := c.open()
+	if _, err := Open(Config{Dir: c.dir, Owner: "s2", Catalogue: c.catalogue}); !errors.Is(err, ErrInUse) {
 		t.Error(err)
 	}
-	mustSave(t, s, 1, 0, 1, m, nil)
-	mustSave(t, s, 2, 0, 1, m, nil)
+	mustSave(t, s, 1, 0, 1, c.model, nil)
+	mustSave(t, s, 2, 0, 1, c.model, nil)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	id := uint64(2)
-	again := func(what string, reuse bool) {
-		t.Helper()
-		id++
-		s := open()
-		made := mustSave(t, s, id, 0, 1, m, nil)
-		if (made.Parts[0].New == 0) != reuse {
-			t.Errorf("%s: %+v", what, made.Parts[0])
-		}
-		mustBe(t, s, id, m)
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	again("nothing happened", true)
+	c.again("nothing happened", true)
 
 	// Another server removes a checkpoint with its pack.
-	other := mustOpen(t, Config{Dir: dir, Owner: "s2"})
-	for i := uint64(1); i < id; i++ {
+	other := mustOpen(t, Config{Dir: c.dir, Owner: "s2"})
+	for i := uint64(1); i < c.newest; i++ {
 		if err := other.Delete(t.Context(), i); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := other.Collect(t.Context(), id); err != nil {
+	if _, err := other.Collect(t.Context(), c.newest); err != nil {
 		t.Fatal(err)
 	}
-	again("another server deleted", true)
+	c.again("another server deleted", true)
 
-	// Bytes of a value turn.
-	c, err := openCatalogue(folder, discard())
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = c.db.Update(func(txn *badger.Txn) error {
-		key := append([]byte{partKey}, "part-y"...)
-		v := seal(key, []byte("x"))
-		v[8] ^= 1
-		return txn.Set(key, v)
-	})
-	if err := errors.Join(err, c.close()); err != nil {
-		t.Fatal(err)
-	}
-	again("a value is damaged", true)
-
-	// The process died with the catalogue open.
-	if err := os.Remove(filepath.Join(folder, catalogueSums)); err != nil {
-		t.Fatal(err)
-	}
-	again("it was not closed", true)
-
-	// Bytes of its files turn.
-	for _, pattern := range []string{"chunks/*", "chunks.json"} {
-		names, err := filepath.Glob(filepath.Join(folder, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range names {
-			b, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i := range b {
-				b[i] ^= 0x55
-			}
-			if err := os.WriteFile(name, b, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			again(name+" is damaged", true)
-		}
-	}
-	if err := os.RemoveAll(filepath.Join(folder, catalogueFolder)); err != nil {
-		t.Fatal(err)
-	}
-	again("it is gone", true)
+	damagedCatalogue(t, c)
 
 	// The pack itself is damaged: what it had is written again.
 	list, err := other.List(t.Context())
@@ -203,15 +182,45 @@ func TestCatalogueIsOnlyACache(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, p.packs[0].name)
-	b, err := os.ReadFile(path)
+	spoil(t, filepath.Join(c.dir, p.packs[0].name), func(size int) int { return size / 2 }, func(byte) byte { return 7 })
+	c.again("half of the pack is damaged", false)
+}
+
+// damagedCatalogue does to the catalogue what a disk and a killed process do.
+func damagedCatalogue(t *testing.T, c *cached) {
+	t.Helper()
+	open, err := openCatalogue(c.catalogue, discard())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, append(bytes.Clone(b[:len(b)/2]), bytes.Repeat([]byte{7}, len(b)-len(b)/2)...), 0o600); err != nil {
+	err = open.db.Update(func(txn *badger.Txn) error {
+		key := append([]byte{partKey}, "part-y"...)
+		v := seal(key, []byte("x"))
+		v[8] ^= 1
+		return txn.Set(key, v)
+	})
+	if err := errors.Join(err, open.close()); err != nil {
 		t.Fatal(err)
 	}
-	again("half of the pack is damaged", false)
+	c.again("a value is damaged", true)
+	if err := os.Remove(filepath.Join(c.catalogue, catalogueSums)); err != nil {
+		t.Fatal(err)
+	}
+	c.again("it was not closed", true)
+	for _, pattern := range []string{"chunks/*", "chunks.json"} {
+		names, err := filepath.Glob(filepath.Join(c.catalogue, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			spoil(t, name, func(int) int { return 0 }, func(b byte) byte { return b ^ 0x55 })
+			c.again(name+" is damaged", true)
+		}
+	}
+	if err := os.RemoveAll(filepath.Join(c.catalogue, catalogueFolder)); err != nil {
+		t.Fatal(err)
+	}
+	c.again("it is gone", true)
 }
 
 func FuzzSeal(f *testing.F) {
