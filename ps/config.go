@@ -53,7 +53,7 @@ type Config struct {
 	Shards        int            // a power of two; default by the number of servers
 	Durability    string         // QuorumDisk (default) or QuorumMemory
 	Memory        int64          // bytes this server may use; default what the machine has free
-	LogBudget     int64          // bytes of log a group, default 64 MiB
+	LogBudget     int64          // bytes of log a group at most, default 1 GiB on disk, 64 MiB in memory; at first 64 MiB, then a tenth of the state
 	AllowSameHost bool           // replicas of a group may share a host
 	Insecure      bool           // with the default Network: Listen may be an address that other hosts reach
 	Network       link.Network   // default: tcp
@@ -89,7 +89,8 @@ const DefaultCheckpointRate = 64 << 20
 
 // Defaults of a Config.
 const (
-	defaultLogBudget   = 64 << 20
+	firstLogBudget     = 64 << 20
+	mostLogOnDisk      = 1 << 30
 	minLogBudget       = 4 << 20
 	metaLogBudget      = 8 << 20
 	defaultFormTimeout = 2 * time.Minute
@@ -128,7 +129,6 @@ func (c Config) withDefaults() Config {
 	c.Listen = def(c.Listen, DefaultListen)
 	c.Advertise = def(c.Advertise, c.Listen)
 	c.Name = def(c.Name, filepath.Base(c.Dir))
-	c.LogBudget = def(c.LogBudget, defaultLogBudget)
 	c.Durability = def(c.Durability, QuorumDisk)
 	if len(c.Peers) == 0 {
 		c.Peers = []string{c.Advertise}
@@ -139,6 +139,12 @@ func (c Config) withDefaults() Config {
 	c.Replicas = def(c.Replicas, 3)
 	if c.Replicas == 1 {
 		c.Durability = QuorumDisk
+	}
+	if c.LogBudget == 0 {
+		c.LogBudget = firstLogBudget
+		if c.Durability == QuorumDisk {
+			c.LogBudget = mostLogOnDisk
+		}
 	}
 	return c
 }

@@ -35,7 +35,7 @@ func serveCommand() *cli.Command {
 			&cli.IntFlag{Name: "shards", Usage: "parts that the parameters are dealt over, a power of two; default: by the number of servers", EnvVars: program.Env("shards")},
 			&cli.StringFlag{Name: "durability", Usage: "where a majority has a push before it is acknowledged: " + ps.QuorumDisk + " or " + ps.QuorumMemory + "; default: " + ps.QuorumDisk, EnvVars: program.Env("durability")},
 			&cli.StringFlag{Name: "memory", Usage: "memory for tables, requests on their way, copies for snapshots and logs in memory, such as 16GiB; not in it: up to 30 MiB of the program itself, and files that it maps and the system can drop from memory, which are logs on disk (--log-budget a shard) and cold rows; default: what is free", EnvVars: program.Env("memory")},
-			&cli.StringFlag{Name: "log-budget", Usage: "bytes of each shard's log on this server, such as 64MiB, the default", EnvVars: program.Env("log-budget")},
+			&cli.StringFlag{Name: "log-budget", Usage: "bytes of each shard's log on this server at most: it has 64MiB at first, and grows to a tenth of the shard's state; default: 1GiB, 64MiB in memory", EnvVars: program.Env("log-budget")},
 			&cli.BoolFlag{Name: "allow-same-host", Usage: "copies of a shard may share a host, and die with it", EnvVars: program.Env("allow-same-host")},
 			&cli.BoolFlag{Name: "insecure", Usage: "listen on other than loopback without TLS or a token", EnvVars: program.Env("insecure")},
 			&cli.DurationFlag{Name: "peer-heartbeat", Usage: "how often a connection says that it lives; default: 500ms", EnvVars: program.Env("peer-heartbeat")},

@@ -83,7 +83,7 @@ func BenchmarkStepsBesideCheckpoints(b *testing.B) {
 	if testing.Short() {
 		b.Skip("pairs of runs of some seconds want half a minute")
 	}
-	l := local(b, ps.LocalConfig{Servers: 1, Shards: 4, Durability: ps.QuorumMemory, LogBudget: 64 << 20, Checkpoint: ps.CheckpointConfig{Dir: b.TempDir()}})
+	l := local(b, ps.LocalConfig{Servers: 1, Shards: 4, Durability: ps.QuorumMemory, LogBudget: 1 << 30, Checkpoint: ps.CheckpointConfig{Dir: b.TempDir()}})
 	t := fill(b, l, *besideRows)
 	to := operator(b, l)
 	out := make([]float32, batchKeys*dim)

@@ -28,6 +28,7 @@ type counter struct {
 	panicsAt uint64       // this entry
 	later    atomic.Int64 // so many snapshots are put off
 	broken   atomic.Int64 // so many are given up while they are written
+	bulk     int          // bytes of a snapshot, beside the sum
 }
 
 func (c *counter) Apply(l *raft.Log) any {
@@ -42,6 +43,7 @@ func (c *counter) Snapshot() (raft.FSMSnapshot, error) {
 		return nil, fmt.Errorf("%w: counting", raftgroup.ErrLater)
 	}
 	b := binary.LittleEndian.AppendUint64(nil, c.sum.Load())
+	b = append(b, make([]byte, c.bulk)...)
 	if c.broken.Add(-1) >= 0 {
 		return cutShort(b), nil
 	}
@@ -81,6 +83,7 @@ type member struct {
 	node   *raftgroup.Node
 	fsm    *counter
 	store  *raftlog.Store
+	log    *raftlog.Log
 	trans  *raft.InmemTransport
 	said   warnings
 	cancel context.CancelCauseFunc
@@ -95,7 +98,7 @@ func newMember(t *testing.T, dir, id string, ids []string, fsm *counter, wrap ..
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := raftlog.Open(raftlog.Config{Dir: filepath.Join(dir, "log"), Group: 1, Store: store, Budget: 4 << 20})
+	log, err := raftlog.Open(raftlog.Config{Dir: filepath.Join(dir, "log"), Group: 1, Store: store, Budget: 4 << 20, Most: 6 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +106,7 @@ func newMember(t *testing.T, dir, id string, ids []string, fsm *counter, wrap ..
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &member{t: t, fsm: fsm, store: store, ended: make(chan error, 1)}
+	m := &member{t: t, fsm: fsm, store: store, log: log, ended: make(chan error, 1)}
 	_, m.trans = raft.NewInmemTransport(raft.ServerAddress(id))
 	var trans raft.Transport = apart{m.trans}
 	for _, w := range wrap {

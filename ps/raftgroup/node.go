@@ -114,10 +114,7 @@ func New(cfg Config) (*Node, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, grown: make(chan struct{}, 1), resume: make(chan struct{}, 1), failed: make(chan struct{})}
-	_, budget := cfg.Log.Bytes()
-	n.threshold.Store(budget / 2)
-	return n, nil
+	return &Node{cfg: cfg, grown: make(chan struct{}, 1), resume: make(chan struct{}, 1), failed: make(chan struct{})}, nil
 }
 
 // Apply proposes an entry; timeout bounds the wait for the proposal to be taken.

@@ -51,6 +51,36 @@ func TestLogStaysWithinItsBudget(t *testing.T) {
 	})
 }
 
+// TestLogGrowsWithTheState lets a log have a tenth of its group's state, from its first snapshot on and after a restart.
+func TestLogGrowsWithTheState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		for _, c := range []struct {
+			state int
+			want  int64
+		}{{10 << 20, 4 << 20}, {50 << 20, 5 << 20}, {80 << 20, 6 << 20}} {
+			m := newMember(t, dir, "a", []string{"a"}, &counter{bulk: c.state})
+			m.awaitLeader()
+			if err := m.add(1, 100); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.node.Snapshot(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, budget := m.log.Bytes(); budget>>10 != c.want>>10 {
+				t.Errorf("with %d bytes of state the log may have %d, want %d", c.state, budget, c.want)
+			}
+			m.end()
+		}
+		m := newMember(t, dir, "a", nil, &counter{})
+		m.awaitLeader()
+		if _, budget := m.log.Bytes(); budget != 6<<20 {
+			t.Errorf("after a restart the log may have %d bytes", budget)
+		}
+		m.end()
+	})
+}
+
 func TestSilentPeerDoesNotHoldTheShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ids := []string{"a", "b", "c"}

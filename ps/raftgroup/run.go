@@ -23,6 +23,9 @@ func (n *Node) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	n.fit()
+	_, budget := n.cfg.Log.Bytes()
+	n.threshold.Store(budget / 2)
 	n.raft.Store(r)
 	// The log and the snapshot store end after raft does.
 	below, stopBelow := context.WithCancel(context.WithoutCancel(ctx))
@@ -202,6 +205,21 @@ func (n *Node) compact(ctx context.Context) error {
 	}
 }
 
+// stateShare is the part of a group's state that its log may be: a snapshot may have to write all of the state again, so a log that stayed
+// small would have more and more written for each of its bytes.
+const stateShare = 10
+
+// fit lets the log grow with the state, of which the newest snapshot tells, as far as its configuration lets it.
+func (n *Node) fit() {
+	snaps, err := n.cfg.Snapshots.List()
+	if err == nil && len(snaps) > 0 {
+		err = n.cfg.Log.Grow(snaps[0].Size / stateShare)
+	}
+	if err != nil {
+		n.cfg.Logger.Warn("the log does not grow with the state: snapshots are taken more often", "group", n.cfg.Group, "err", err)
+	}
+}
+
 // Resume says that what put a snapshot off, or ended it, is over: one that is due is taken at once.
 func (n *Node) Resume() {
 	select {
@@ -210,7 +228,16 @@ func (n *Node) Resume() {
 	}
 }
 
-// Snapshot takes a snapshot now and cuts the log to a quarter of its budget. An error has ErrLater in its chain if the state machine put it off.
+// behind is how many bytes of log stay behind a snapshot, for replicas that lag a little: none where there are no others, so that the next
+// snapshot is due later.
+func behind(r *raft.Raft, budget int64) int64 {
+	if len(r.GetConfiguration().Configuration().Servers) == 1 {
+		return 0
+	}
+	return budget / 4
+}
+
+// Snapshot takes a snapshot now and cuts the log behind it. An error has ErrLater in its chain if the state machine put it off.
 func (n *Node) Snapshot(ctx context.Context) error {
 	r := n.raft.Load()
 	if r == nil {
@@ -218,7 +245,7 @@ func (n *Node) Snapshot(ctx context.Context) error {
 	}
 	used, budget := n.cfg.Log.Bytes()
 	knobs := r.ReloadableConfig()
-	knobs.TrailingLogs = n.cfg.Log.TrailingFor(budget / 4)
+	knobs.TrailingLogs = max(1, n.cfg.Log.TrailingFor(behind(r, budget)))
 	if err := r.ReloadConfig(knobs); err != nil {
 		return fmt.Errorf("set trailing logs of %s: %w", layout.GroupName(n.cfg.Group), err)
 	}
@@ -229,7 +256,8 @@ func (n *Node) Snapshot(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("snapshot %s: %w", layout.GroupName(n.cfg.Group), err)
 	}
-	after, _ := n.cfg.Log.Bytes()
+	n.fit()
+	after, budget := n.cfg.Log.Bytes()
 	// Space comes back by whole segments: do not snapshot again for every entry,
 	// but always before the high-water mark.
 	n.threshold.Store(max(budget/2, min(after+budget/8, budget/16*11)))

@@ -264,17 +264,29 @@ func (l *Log) grow() error {
 	l.mu.Lock()
 	l.reap()
 	ready := slices.ContainsFunc(l.free, func(g *segment) bool { return int64(len(g.m)) == l.cfg.SegmentSize })
-	total := l.size()
-	frozen := l.frozen
+	total, budget := l.size(), l.budget
 	err := l.usable()
 	l.mu.Unlock()
 	if ready || err != nil {
 		return err
 	}
-	if total+l.cfg.SegmentSize > 2*l.cfg.Budget {
-		return fmt.Errorf("%d bytes of segments in %s, budget %d: %w; it is compacted by the next snapshot, or raise the log budget (LogBudget, --log-budget)", total, l.cfg.Dir, l.cfg.Budget, ErrFull)
+	if total+l.cfg.SegmentSize > 2*budget {
+		return fmt.Errorf("%d bytes of segments in %s, budget %d: %w; it is compacted by the next snapshot, or raise the log budget (LogBudget, --log-budget)", total, l.cfg.Dir, budget, ErrFull)
 	}
+	if err := l.addFile(); err != nil {
+		return err
+	}
+	l.log.Info("raft log grows beyond its budget", "bytes", total+l.cfg.SegmentSize, "budget", budget)
+	return nil
+}
+
+// addFile makes one more free file. The caller holds growing.
+func (l *Log) addFile() error {
+	l.mu.RLock()
+	frozen := l.frozen
+	l.mu.RUnlock()
 	var g *segment
+	var err error
 	if frozen {
 		g, err = memorySegment(l.nextNo, l.cfg.SegmentSize)
 	} else {
@@ -296,7 +308,35 @@ func (l *Log) grow() error {
 	if err != nil {
 		return l.fail(err)
 	}
-	l.log.Info("raft log grows beyond its budget", "bytes", total+l.cfg.SegmentSize, "budget", l.cfg.Budget)
+	return nil
+}
+
+// Grow raises the budget to so many bytes, at most Config.Most, and allocates what it lacks of that. It never lowers it.
+// An error is of the disk, or says that the log takes no more writes; the budget stays as it was.
+func (l *Log) Grow(budget int64) error {
+	l.growing.lock()
+	defer l.growing.unlock()
+	budget = min(budget, l.cfg.Most)
+	for {
+		l.mu.RLock()
+		total, err := l.size(), l.usable()
+		l.mu.RUnlock()
+		if err != nil {
+			return err
+		}
+		if total+l.cfg.SegmentSize > budget {
+			break
+		}
+		if err := CheckSpace(l.cfg.Dir, l.cfg.SegmentSize); err != nil {
+			return err
+		}
+		if err := l.addFile(); err != nil {
+			return err
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.budget = max(l.budget, budget)
 	return nil
 }
 

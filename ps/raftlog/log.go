@@ -23,9 +23,11 @@ type Config struct {
 	// Sync makes each StoreLogs one fdatasync (quorum-disk). Without it entries survive the death of the process,
 	// and that of the machine if Dir is on a disk and the kernel got to write them.
 	Sync bool
-	// Budget is the size of the log in bytes, default 64 MiB, allocated by Open. The log may grow to twice of it
+	// Budget is the size of the log in bytes, default 64 MiB, allocated by Open; see Grow. The log may be twice as long
 	// while Raft has not compacted yet. An entry may have an eighth of it.
 	Budget int64
+	// Most is what Grow may make of the budget in bytes, default and at least Budget.
+	Most int64
 	// SegmentSize of new files in bytes: a power of two from 1 MiB up to half the budget. Default a quarter of the
 	// budget, rounded down to a power of two, at least 1 MiB. Other sizes are for tests.
 	SegmentSize int64
@@ -51,6 +53,7 @@ func (c *Config) validate() error {
 	if c.Budget < 2*minSegment {
 		errs = append(errs, fmt.Errorf("budget of %d bytes is below %d", c.Budget, 2*minSegment))
 	}
+	c.Most = max(c.Most, c.Budget)
 	if c.SegmentSize == 0 && c.Budget >= 2*minSegment {
 		c.SegmentSize = min(max(int64(1)<<(bits.Len64(uint64(c.Budget/4))-1), minSegment), maxSegment)
 	}
@@ -79,6 +82,7 @@ type Log struct {
 	segs        []*segment // the log, by seq; the last is appended to
 	dead        []*segment // retired, maybe pinned
 	free        []*segment
+	budget      int64  // Config.Budget, or what Grow made of it
 	first, last uint64 // 0, 0: empty
 	chain       uint32 // at last; of an empty log: base of the current segment
 	durable     mark   // what a mark may say: synced under Sync

@@ -334,6 +334,35 @@ func TestBudgetAndSegmentSizeMayChange(t *testing.T) {
 	n.want(591, 600)
 }
 
+func TestBudgetGrows(t *testing.T) {
+	n := newNode(t, func(c *Config) { c.Most = 3 * testBudget })
+	for _, c := range []struct{ ask, want int64 }{{2 * testBudget, 2 * testBudget}, {testBudget, 2 * testBudget}, {9 * testBudget, 3 * testBudget}} {
+		if err := n.log.Grow(c.ask); err != nil {
+			t.Fatal(err)
+		}
+		if _, budget := n.log.Bytes(); budget != c.want || n.log.size() != c.want {
+			t.Fatalf("asked for %d bytes, the budget is %d and the files have %d, want %d", c.ask, budget, n.log.size(), c.want)
+		}
+	}
+	if got := n.log.MaxEntry(); got != testBudget/8 {
+		t.Errorf("an entry may have %d bytes, want an eighth of the first budget: parts are cut by it", got)
+	}
+	n.put(1, 400, 1, 20_000)
+	must(t, n.log.trim())
+	if n.log.size() != 3*testBudget {
+		t.Errorf("trimmed to %d bytes", n.log.size())
+	}
+	n.reopen()
+	n.want(1, 400) // twice the first budget
+	n.close()
+	n.cfg.Most = 0
+	n.mustOpen()
+	must(t, n.log.Grow(9*testBudget))
+	if _, budget := n.log.Bytes(); budget != testBudget {
+		t.Errorf("the budget grew to %d bytes, and may not", budget)
+	}
+}
+
 func TestClosed(t *testing.T) {
 	n := newNode(t)
 	n.put(1, 2, 1, 10)

@@ -18,7 +18,7 @@ func Open(cfg Config) (*Log, error) {
 		return nil, fmt.Errorf("open raft log of group %d in %q: %w", cfg.Group, cfg.Dir, err)
 	}
 	l := &Log{
-		cfg: cfg, log: cfg.Logger.With("group", cfg.Group),
+		cfg: cfg, log: cfg.Logger.With("group", cfg.Group), budget: cfg.Budget,
 		write: make(latch, 1), marking: make(latch, 1), growing: make(latch, 1),
 		rolled: make(chan struct{}, 1), failed: make(chan struct{}),
 	}

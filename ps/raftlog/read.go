@@ -152,7 +152,7 @@ func (l *Log) Bytes() (used, budget int64) {
 	for _, g := range l.dead {
 		used += int64(len(g.m))
 	}
-	return used, l.cfg.Budget
+	return used, l.budget
 }
 
 // TrailingFor is the number of newest entries that fit into so many bytes of descriptors and payloads, for Raft's

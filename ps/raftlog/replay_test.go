@@ -22,7 +22,7 @@ var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 func memoryLog(sizes ...int) *Log {
 	l := &Log{
 		cfg: Config{Group: 7, Budget: int64(len(sizes)*sizes[0]) / 2, SegmentSize: int64(sizes[0])}, id: logID([]byte("0123456789abcdef")),
-		write: make(latch, 1), marking: make(latch, 1), growing: make(latch, 1), rolled: make(chan struct{}, 1), failed: make(chan struct{}),
+		write: make(latch, 1), marking: make(latch, 1), growing: make(latch, 1), budget: int64(len(sizes)*sizes[0]) / 2, rolled: make(chan struct{}, 1), failed: make(chan struct{}),
 		frozen: true, log: slog.New(slog.DiscardHandler),
 	}
 	for i, n := range sizes {

@@ -107,7 +107,7 @@ func (l *Log) trim() error {
 		return nil
 	}
 	l.reap()
-	over := l.size() - l.cfg.Budget
+	over := l.size() - l.budget
 	var drop []*segment
 	dropped := func(g *segment) bool {
 		n := int64(len(g.m))

@@ -95,4 +95,11 @@ func TestFullTmpfsNeedsRoot(t *testing.T) {
 	if got != last+5 {
 		t.Fatalf("log ends at %d, want %d", got, last+5)
 	}
+	n.log.cfg.Most = 16 << 20
+	if err := n.log.Grow(16 << 20); !errors.Is(err, ErrFull) {
+		t.Fatalf("growing the budget: %v", err)
+	}
+	if _, budget := n.log.Bytes(); budget != testBudget {
+		t.Fatalf("the budget is %d bytes after it could not grow", budget)
+	}
 }

@@ -24,12 +24,18 @@ const (
 	launchLogBudget = 8 << 20
 )
 
-// checkLogSpace compares the place for logs with their budget: every byte of it is allocated at the start.
+// firstLogBudget is what a log has at the start, unless it may not have so much.
+const firstLogBudget = 64 << 20
+
+// checkLogSpace compares the place for logs with their budget: what is allocated at the start of logs on disk, all they may have of those in memory.
 func checkLogSpace(_ context.Context, p *patient) []Finding {
 	if p.Dir == "" {
 		return []Finding{p.launchSpace()}
 	}
-	budget := cmp.Or(p.LogBudget, 64<<20)
+	budget := cmp.Or(p.LogBudget, firstLogBudget)
+	if p.Durability != ps.QuorumMemory {
+		budget = min(budget, firstLogBudget)
+	}
 	logs, err := p.logsHere()
 	if err != nil {
 		return []Finding{found(Fail, err.Error(), "correct --servers, --replicas and --shards, the same on every server")}
