@@ -48,14 +48,14 @@ func TestCompactFails(t *testing.T) {
 		if err := u.Write(t.Context(), []uint32{0, 1, 2, 3, 4, 5}, make([]byte, 6<<10)); err != nil {
 			t.Fatal(err)
 		}
-		if err := u.Write(t.Context(), []uint32{0, 1, 2, 3}, make([]byte, 4<<10)); err != nil {
+		if err := u.Write(t.Context(), []uint32{0, 1, 2, 3, 4}, make([]byte, 5<<10)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := u.Write(t.Context(), []uint32{10, 11, 12, 13, 14, 15}, make([]byte, 6<<10)); err != nil {
 		t.Fatal(err)
 	}
-	if err := u.Write(t.Context(), []uint32{10, 11, 12, 13}, make([]byte, 4<<10)); err != nil {
+	if err := u.Write(t.Context(), []uint32{10, 11, 12, 13, 14}, make([]byte, 5<<10)); err != nil {
 		t.Fatal(err)
 	}
 	before := len(u.places.sparse)
@@ -131,7 +131,7 @@ func TestCompactEnds(t *testing.T) {
 	}
 	defer s.Close()
 	u := s.Table().(*units)
-	for _, ids := range [][]uint32{{0, 1, 2, 3, 4, 5}, {0, 1, 2, 3}} {
+	for _, ids := range [][]uint32{{0, 1, 2, 3, 4, 5}, {0, 1, 2, 3, 4}} {
 		if err := u.Write(t.Context(), ids, make([]byte, len(ids)<<10)); err != nil {
 			t.Fatal(err)
 		}

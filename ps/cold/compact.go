@@ -50,11 +50,12 @@ func (u *units) left(segments []uint32) (ids, from []uint32, data []byte, err er
 	}
 	defer u.s.mu.RUnlock()
 	u.ahead(segments)
+	where, one := make([]uint32, 1), make([]uint32, 1)
 	for _, number := range segments {
 		err := u.whole(db, number, func(s segment) error {
 			for i := range s.n {
-				where := []uint32{0}
-				if err := u.locate([]uint32{s.id(i)}, where); err != nil {
+				one[0] = s.id(i)
+				if err := u.locate(one, where); err != nil {
 					return err
 				}
 				if where[0] != number {
@@ -91,7 +92,9 @@ func (u *units) whole(db *badger.DB, number uint32, visit func(segment) error) e
 	u.mu.Lock()
 	at, n := u.places.span(number)
 	u.mu.Unlock()
-	value := make([]byte, n)
+	buf := u.s.buffers.get(n)
+	defer u.s.buffers.put(buf)
+	value := *buf
 	if u.s.files.whole(at, value) {
 		if s, err := decodeSegment(u.key(number), value); err == nil && s.sound() {
 			return visit(s)

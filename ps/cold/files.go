@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -56,15 +57,18 @@ func (f *files) where(shown []byte) spot {
 
 // look opens files that are new, and closes those that are gone. What goes wrong costs time alone.
 func (f *files) look() {
+	f.mu.RLock()
+	fresh := isThere(filepath.Join(f.dir, logName(f.next)))
+	f.mu.RUnlock()
+	if !fresh {
+		return // and nobody who reads has been waited for
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	fresh := false
-	for ; isThere(filepath.Join(f.dir, logName(f.next))); f.next++ {
-		fresh = true
+	for isThere(filepath.Join(f.dir, logName(f.next))) {
+		f.next++
 	}
-	if fresh {
-		f.refresh()
-	}
+	f.refresh()
 }
 
 // removed looks for files anew, and returns what says of a spot that its file is gone.
@@ -181,11 +185,12 @@ func (f *files) whole(at spot, value []byte) bool {
 	return err == nil && n == len(value)
 }
 
-// read says whether it has found a unit.
-func (l vlogFile) read(u wanted, flags int) bool {
+// read says whether it has found a unit. It makes the call by itself: unix.Preadv2 leaves garbage behind for each unit.
+func (l vlogFile) read(u wanted, flags uintptr) bool {
 	var entry [entryBytes]byte
-	n, err := unix.Preadv2(l.fd, [][]byte{entry[:], u.to}, int64(u.at.at), flags)
-	return err == nil && n == len(entry)+len(u.to) && le.Uint32(entry[:]) == u.id && le.Uint32(entry[4:]) == checksum(u.key, u.id, u.to)
+	parts := [...]unix.Iovec{{Base: &entry[0], Len: entryBytes}, {Base: unsafe.SliceData(u.to), Len: uint64(len(u.to))}}
+	n, _, errno := unix.Syscall6(unix.SYS_PREADV2, uintptr(l.fd), uintptr(unsafe.Pointer(&parts)), uintptr(len(parts)), uintptr(u.at.at), 0, flags)
+	return errno == 0 && int(n) == len(entry)+len(u.to) && le.Uint32(entry[:]) == u.id && le.Uint32(entry[4:]) == checksum(u.key, u.id, u.to)
 }
 
 // logName is Badger's name of a file of the value log.

@@ -133,7 +133,7 @@ type occupancy struct {
 const (
 	placeBytes   = 6  // of memory a unit
 	segmentPlace = 48 // and a segment, about
-	sparseBelow  = 3  // a segment is sparse below that part of its units
+	sparseBelow  = 4  // a segment is sparse below that part of its units
 )
 
 // put moves a unit to a segment, behind so many others.

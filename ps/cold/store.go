@@ -45,7 +45,9 @@ type Store struct {
 	list   map[uint32]*units // those that are open
 	gone   []uint32          // numbers of those that are closed, and not removed yet
 
-	files *files
+	files   *files
+	buffers buffers
+	lists   sync.Pool // of *list
 
 	dropMu sync.RWMutex // comes before mu; held for reading by who writes to db, for writing by who drops from it or frees a file of its log
 	mu     sync.RWMutex // held for reading by who uses db, for writing by who makes or closes it
@@ -68,6 +70,7 @@ func Open(cfg Config) (*Store, error) {
 		cfg.Free = free
 	}
 	s := &Store{cfg: cfg, sweep: make(chan struct{}, 1), collecting: make(chan struct{}, 1), fault: make(chan struct{}), list: map[uint32]*units{}, files: newFiles(cfg.Dir, cfg.Logger)}
+	s.lists.New = func() any { return new(list) }
 	if err := s.empty(); err != nil {
 		return nil, fmt.Errorf("open cold store: %w", err)
 	}
@@ -96,7 +99,7 @@ const (
 	sweepAfter = logFile     // bytes written from one search for garbage to the next
 	sweepFirst = 3 * logFile // bytes written since the last search, from which on who writes searches
 	helpFiles  = 4           // that who writes frees at most
-	sweepShare = 0.5         // of a file, garbage, from which on it is written anew
+	sweepShare = 0.75        // of a file, garbage, from which on it is written anew: at a half, a quarter of all writes is that
 	base       = (memtables + 2) * memtable
 )
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	badger "github.com/dgraph-io/badger/v4"
@@ -91,7 +92,8 @@ func (u *units) write(ids []uint32, data []byte, from []uint32) (err error) {
 			return err
 		}
 	}
-	values := make([]byte, 0, len(data)+len(ids)*(headBytes+entryBytes))
+	buf := u.s.buffers.get(len(data) + len(ids)*(headBytes+entryBytes))
+	values := (*buf)[:0]
 	for at, segment := 0, first; at < len(ids); at, segment = at+per, segment+1 {
 		end, key, begin := min(at+per, len(ids)), u.key(segment), len(values)
 		values = appendSegment(values, key, ids[at:end], data[at*size:end*size])
@@ -100,8 +102,9 @@ func (u *units) write(ids []uint32, data []byte, from []uint32) (err error) {
 		}
 	}
 	if err := batch.Flush(); err != nil {
-		return err
+		return err // and Badger may still have the buffer
 	}
+	u.s.buffers.put(buf)
 	u.s.files.look()
 	return u.place(ids, first, per, size, from, u.shown(db, first, (len(ids)+per-1)/per))
 }
@@ -173,7 +176,10 @@ func (u *units) Read(ids []uint32, data []byte) error {
 	defer u.s.mu.RUnlock()
 	u.s.stats.reads.Add(int64(len(ids)))
 	u.s.stats.read.Add(int64(len(data)))
-	units, err := u.wanted(ids, data)
+	room := u.s.lists.Get().(*list)
+	defer u.s.lists.Put(room)
+	defer func() { clear(room.units) }() // whose memory is the caller's
+	units, err := u.wanted(room, ids, data)
 	if err != nil {
 		return fmt.Errorf("read %d units of table %d: %w", len(ids), u.number, err)
 	}
@@ -185,9 +191,10 @@ func (u *units) Read(ids []uint32, data []byte) error {
 	return nil
 }
 
-// wanted says where units were seen.
-func (u *units) wanted(ids []uint32, data []byte) ([]wanted, error) {
-	out, keys, size := make([]wanted, len(ids)), make([]byte, 0, len(ids)*keyBytes), len(data)/max(1, len(ids))
+// wanted says in room where units were seen.
+func (u *units) wanted(room *list, ids []uint32, data []byte) ([]wanted, error) {
+	room.units, room.keys = slices.Grow(room.units[:0], len(ids))[:len(ids)], slices.Grow(room.keys[:0], len(ids)*keyBytes)
+	out, keys, size := room.units, room.keys, len(data)/max(1, len(ids))
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.closed {

@@ -48,14 +48,15 @@ type ColdStats struct {
 type tier struct {
 	store  Cold
 	memory *Memory
-	places slabs    // by number
-	spares []uint32 // numbers given back
-	keys   slabs    // of cold units; the head is that of the unit
-	cold   int64    // units
-	hand   uint32   // number at which the search for victims goes on
-	guests []uint32 // units that came back, oldest first: those that are used once go before all others
-	need   int      // units that a Warm has lately asked for
-	one    []byte   // a unit
+	places slabs     // by number
+	spares []uint32  // numbers given back
+	keys   slabs     // of cold units; the head is that of the unit
+	cold   int64     // units
+	hand   uint32    // number at which the search for victims goes on
+	guests []uint32  // units that came back, oldest first: those that are used once go before all others
+	need   int       // units that a Warm has lately asked for
+	one    []byte    // a unit
+	rooms  sync.Pool // of *[]byte: space for units that are read
 	turn   chan struct{}
 	chill  chill // of who has the turn
 

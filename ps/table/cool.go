@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	coolUnits = 128     // units written under one hold of the lock
+	coolUnits = 256     // units written under one hold of the lock
 	coolLooks = 1 << 16 // units looked at under one hold of the lock
 )
 

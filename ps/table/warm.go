@@ -34,8 +34,12 @@ func (t *Table) Warm(ctx context.Context, lock Lock, keys []uint64) error {
 			return err
 		}
 	}
-	data := make([]byte, min(len(units), warmUnits)*t.units.block)
-	ids := make([]uint32, 0, warmUnits)
+	if len(units) == 0 {
+		return nil
+	}
+	buf := t.tier.room()
+	defer t.tier.rooms.Put(buf)
+	data, ids := *buf, make([]uint32, 0, warmUnits)
 	for len(units) > 0 {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("warm table: %w", context.Cause(ctx))
@@ -58,6 +62,15 @@ func (t *Table) Warm(ctx context.Context, lock Lock, keys []uint64) error {
 		}
 	}
 	return nil
+}
+
+// room is space for warmUnits units, to be put back into rooms.
+func (r *tier) room() *[]byte {
+	if have, _ := r.rooms.Get().(*[]byte); have != nil {
+		return have
+	}
+	made := make([]byte, warmUnits*len(r.one))
+	return &made
 }
 
 // coldUnits are the cold units of keys, ascending, and the number of keys without a row. Hot ones count as used.
