@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -185,12 +184,11 @@ func (f *files) whole(at spot, value []byte) bool {
 	return err == nil && n == len(value)
 }
 
-// read says whether it has found a unit. It makes the call by itself: unix.Preadv2 leaves garbage behind for each unit.
-func (l vlogFile) read(u wanted, flags uintptr) bool {
+// read says whether it has found a unit.
+func (l vlogFile) read(u wanted, flags int) bool {
 	var entry [entryBytes]byte
-	parts := [...]unix.Iovec{{Base: &entry[0], Len: entryBytes}, {Base: unsafe.SliceData(u.to), Len: uint64(len(u.to))}}
-	n, _, errno := unix.Syscall6(unix.SYS_PREADV2, uintptr(l.fd), uintptr(unsafe.Pointer(&parts)), uintptr(len(parts)), uintptr(u.at.at), 0, flags)
-	return errno == 0 && int(n) == len(entry)+len(u.to) && le.Uint32(entry[:]) == u.id && le.Uint32(entry[4:]) == checksum(u.key, u.id, u.to)
+	n, err := unix.Preadv2(l.fd, [][]byte{entry[:], u.to}, int64(u.at.at), flags)
+	return err == nil && n == len(entry)+len(u.to) && le.Uint32(entry[:]) == u.id && le.Uint32(entry[4:]) == checksum(u.key, u.id, u.to)
 }
 
 // logName is Badger's name of a file of the value log.
