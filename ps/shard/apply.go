@@ -23,6 +23,7 @@ type prepared struct {
 	entry wire.Entry
 	rows  []table.Row // of a put
 	bad   string      // not an entry, and why
+	fault error       // of another version: this program must not go on
 	err   error       // of a put: its rows are bad
 	items []preparedItem
 }
@@ -35,6 +36,9 @@ type preparedItem struct {
 // prepare decodes an entry. What it returns is good until the next call.
 func (w *workspace) prepare(entry []byte) prepared {
 	e, err := wire.DecodeEntry(entry)
+	if errors.Is(err, wire.ErrEntryVersion) {
+		return prepared{fault: fmt.Errorf("%w: start the program that wrote it on this data directory; to change versions, restore a checkpoint", err)}
+	}
 	if err != nil {
 		return prepared{bad: clean(err.Error())}
 	}
@@ -87,7 +91,7 @@ func (w *workspace) prepareItem(it *wire.Item) preparedItem {
 // Apply applies one log entry and returns its answers: one for a message, one
 // for each contributor of each item of steps in order, none for a check. A bad
 // entry is answered, the same on every replica. An error is a fault of this
-// replica alone (memory, divergence): the state must not be used any more.
+// replica alone (memory, divergence, an entry that another version of the program wrote): the state must not be used any more.
 func (s *State) Apply(entry []byte, index, term uint64) ([]wire.Answer, error) {
 	p := s.work.prepare(entry)
 	return s.apply(&p, index, term)
@@ -116,6 +120,9 @@ func (s *State) apply(p *prepared, index, term uint64) ([]wire.Answer, error) {
 }
 
 func (s *State) dispatch(p *prepared) ([]wire.Answer, error) {
+	if p.fault != nil {
+		return nil, p.fault
+	}
 	if p.bad != "" {
 		return []wire.Answer{{Status: wire.Refused, Detail: p.bad}}, nil
 	}

@@ -1,9 +1,15 @@
 package wire
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // EntryVersion is the first byte of every log entry.
 const EntryVersion = 2
+
+// ErrEntryVersion says that another version of the program wrote an entry. To skip it would lose what it holds.
+var ErrEntryVersion = errors.New("log entry of another version")
 
 // Kinds of log entries of a shard: the second byte. A fence, a finish, a
 // hold, a release, a put and a sweep are logged as they were asked for; pushes are logged
@@ -118,8 +124,11 @@ func AppendEntry(dst []byte, e Entry) []byte {
 // DecodeEntry reads a log entry; payloads and cursors alias b.
 func DecodeEntry(b []byte) (Entry, error) {
 	var e Entry
-	if len(b) < 2 || b[0] != EntryVersion {
-		return e, fmt.Errorf("%w: entry without version %d", ErrMalformed, EntryVersion)
+	if len(b) < 2 {
+		return e, fmt.Errorf("%w: entry of %d bytes", ErrMalformed, len(b))
+	}
+	if b[0] != EntryVersion {
+		return e, fmt.Errorf("%w: version %d, this program reads %d", ErrEntryVersion, b[0], EntryVersion)
 	}
 	c := coder{buf: b, off: 2, read: true}
 	switch b[1] {
