@@ -70,14 +70,19 @@ func encodeEntry(kind string, body any) ([]byte, error) {
 type result struct {
 	Answer wire.Answer
 	Reply  any
+	Fault  error // there is no answer: the state must not be used any more
 }
 
 // apply changes the state by one entry. It is pure and total: a bad entry has
-// the same answer on every replica and no effect.
+// the same answer on every replica and no effect. One of another version is a
+// fault of the program that reads it.
 func (s *state) apply(b []byte) result {
 	var e entry
-	if err := json.Unmarshal(b, &e); err != nil || e.Version != entryVersion {
-		return result{Answer: refuse(wire.Refused, "entry of the meta log: version %d, %v", e.Version, err)}
+	if err := json.Unmarshal(b, &e); err != nil {
+		return result{Answer: refuse(wire.Refused, "entry of the meta log: %v", err)}
+	}
+	if e.Version != entryVersion {
+		return result{Fault: fmt.Errorf("version %d, this program reads %d: %w", e.Version, entryVersion, wire.ErrEntryVersion)}
 	}
 	switch e.Kind {
 	case kindLayout:

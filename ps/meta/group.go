@@ -61,8 +61,9 @@ type Config struct {
 type Group struct {
 	cfg    Config
 	node   *raftgroup.Node
-	mu     sync.RWMutex // guards state; apply alone writes
+	mu     sync.RWMutex // guards state and broken; apply alone writes
 	state  *state
+	broken error                  // why the state must not be used any more
 	leader atomic.Pointer[leader] // nil on followers
 }
 
@@ -130,15 +131,28 @@ type machine struct{ g *Group }
 func (m machine) Apply(l *raft.Log) any {
 	m.g.mu.Lock()
 	defer m.g.mu.Unlock()
+	if m.g.broken != nil {
+		return m.g.broken
+	}
 	m.g.state.index = l.Index
-	return m.g.state.apply(l.Data)
+	r := m.g.state.apply(l.Data)
+	if r.Fault != nil {
+		m.g.broken = fmt.Errorf("apply entry %d: %w", l.Index, r.Fault)
+		m.g.node.Fail(m.g.broken)
+		return m.g.broken
+	}
+	return r
 }
 
 // Snapshot implements raft.FSM: the state is small, so the capture is its encoding.
 func (m machine) Snapshot() (raft.FSMSnapshot, error) {
 	var head []byte
 	var err error
-	m.g.read(func(s *state) { head, err = s.encode() })
+	m.g.read(func(s *state) {
+		if err = m.g.broken; err == nil {
+			head, err = s.encode()
+		}
+	})
 	return capture(head), err
 }
 

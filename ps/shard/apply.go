@@ -37,7 +37,7 @@ type preparedItem struct {
 func (w *workspace) prepare(entry []byte) prepared {
 	e, err := wire.DecodeEntry(entry)
 	if errors.Is(err, wire.ErrEntryVersion) {
-		return prepared{fault: fmt.Errorf("%w: start the program that wrote it on this data directory; to change versions, restore a checkpoint", err)}
+		return prepared{fault: err}
 	}
 	if err != nil {
 		return prepared{bad: clean(err.Error())}

@@ -8,8 +8,8 @@ import (
 // EntryVersion is the first byte of every log entry.
 const EntryVersion = 2
 
-// ErrEntryVersion says that another version of the program wrote an entry. To skip it would lose what it holds.
-var ErrEntryVersion = errors.New("log entry of another version")
+// ErrEntryVersion says that another version of the program wrote an entry of a log. To skip it would lose what it holds.
+var ErrEntryVersion = errors.New("log entry of another version: start the program that wrote it on this data directory; to change versions, restore a checkpoint")
 
 // Kinds of log entries of a shard: the second byte. A fence, a finish, a
 // hold, a release, a put and a sweep are logged as they were asked for; pushes are logged
@@ -128,7 +128,7 @@ func DecodeEntry(b []byte) (Entry, error) {
 		return e, fmt.Errorf("%w: entry of %d bytes", ErrMalformed, len(b))
 	}
 	if b[0] != EntryVersion {
-		return e, fmt.Errorf("%w: version %d, this program reads %d", ErrEntryVersion, b[0], EntryVersion)
+		return e, fmt.Errorf("version %d, this program reads %d: %w", b[0], EntryVersion, ErrEntryVersion)
 	}
 	c := coder{buf: b, off: 2, read: true}
 	switch b[1] {
