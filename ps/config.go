@@ -87,9 +87,11 @@ type CheckpointConfig struct {
 // DefaultCheckpointRate leaves a disk and a core to training.
 const DefaultCheckpointRate = 64 << 20
 
+// FirstLogBudget is what a shard's log has at first in bytes, unless Config.LogBudget is less.
+const FirstLogBudget = 64 << 20
+
 // Defaults of a Config.
 const (
-	firstLogBudget     = 64 << 20
 	mostLogOnDisk      = 1 << 30
 	minLogBudget       = 4 << 20
 	metaLogBudget      = 8 << 20
@@ -141,7 +143,7 @@ func (c Config) withDefaults() Config {
 		c.Durability = QuorumDisk
 	}
 	if c.LogBudget == 0 {
-		c.LogBudget = firstLogBudget
+		c.LogBudget = FirstLogBudget
 		if c.Durability == QuorumDisk {
 			c.LogBudget = mostLogOnDisk
 		}

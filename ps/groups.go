@@ -172,7 +172,7 @@ func (s *Server) openShard(f formation, id uint32, logRoot string, inMemory bool
 	if f.Scratch {
 		return shard.New(cfg)
 	}
-	p, err := s.openParts(f, id, logRoot, raftlog.Config{Sync: f.Durability == QuorumDisk, Budget: min(s.cfg.LogBudget, firstLogBudget), Most: s.cfg.LogBudget, Prefault: inMemory})
+	p, err := s.openParts(f, id, logRoot, raftlog.Config{Sync: f.Durability == QuorumDisk, Budget: min(s.cfg.LogBudget, FirstLogBudget), Most: s.cfg.LogBudget, Prefault: inMemory})
 	if err != nil {
 		return nil, err
 	}

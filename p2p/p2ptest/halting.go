@@ -1,25 +1,24 @@
 package p2ptest
 
 import (
-	"context"
 	"net"
+	"sync"
 )
 
 // Halting is a connection of which so many bytes are read, and no more until it goes on or is closed.
 type Halting struct {
 	net.Conn
 	left    int
-	halted  <-chan struct{}
-	halt    func()
-	goingOn <-chan struct{}
+	halted  chan struct{}
+	halt    func() // closes halted, once
+	goingOn chan struct{}
 	goOn    func()
 }
 
 // NewHalting halts conn after that many bytes.
 func NewHalting(conn net.Conn, bytes int) *Halting {
-	halted, halt := context.WithCancel(context.Background())
-	goingOn, goOn := context.WithCancel(context.Background())
-	return &Halting{conn, bytes, halted.Done(), halt, goingOn.Done(), goOn}
+	halted, goingOn := make(chan struct{}), make(chan struct{})
+	return &Halting{conn, bytes, halted, sync.OnceFunc(func() { close(halted) }), goingOn, sync.OnceFunc(func() { close(goingOn) })}
 }
 
 // Halted is closed when somebody wants to read more.

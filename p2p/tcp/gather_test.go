@@ -2,12 +2,12 @@ package tcp_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -87,8 +87,8 @@ type touching struct {
 }
 
 func touch(conn net.Conn) *touching {
-	told, tell := context.WithCancel(context.Background())
-	return &touching{conn, told.Done(), tell}
+	told := make(chan struct{})
+	return &touching{conn, told, sync.OnceFunc(func() { close(told) })}
 }
 
 func (c *touching) Read(b []byte) (int, error) {

@@ -19,13 +19,13 @@ const recheck = 2 * time.Second
 // Run owns raft, the log's and the snapshot store's goroutines until ctx ends
 // (nil) or the group fails (the cause). A leader hands over before it ends.
 func (n *Node) Run(ctx context.Context) error {
+	n.fit()
+	_, budget := n.cfg.Log.Bytes()
+	n.threshold.Store(budget / 2)
 	r, err := n.open(ctx)
 	if err != nil {
 		return err
 	}
-	n.fit()
-	_, budget := n.cfg.Log.Bytes()
-	n.threshold.Store(budget / 2)
 	n.raft.Store(r)
 	// The log and the snapshot store end after raft does.
 	below, stopBelow := context.WithCancel(context.WithoutCancel(ctx))

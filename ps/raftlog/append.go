@@ -312,16 +312,16 @@ func (l *Log) addFile() error {
 }
 
 // Grow raises the budget to so many bytes, at most Config.Most, and allocates what it lacks of that. It never lowers it.
-// An error is of the disk, or says that the log takes no more writes; the budget stays as it was.
+// An error is of the disk, or says that the log takes no more writes; the budget stays as it was, as that of a frozen log does.
 func (l *Log) Grow(budget int64) error {
 	l.growing.lock()
 	defer l.growing.unlock()
 	budget = min(budget, l.cfg.Most)
 	for {
 		l.mu.RLock()
-		total, err := l.size(), l.usable()
+		total, frozen, err := l.size(), l.frozen, l.usable()
 		l.mu.RUnlock()
-		if err != nil {
+		if frozen || err != nil {
 			return err
 		}
 		if total+l.cfg.SegmentSize > budget {

@@ -24,17 +24,14 @@ const (
 	launchLogBudget = 8 << 20
 )
 
-// firstLogBudget is what a log has at the start, unless it may not have so much.
-const firstLogBudget = 64 << 20
-
 // checkLogSpace compares the place for logs with their budget: what is allocated at the start of logs on disk, all they may have of those in memory.
 func checkLogSpace(_ context.Context, p *patient) []Finding {
 	if p.Dir == "" {
 		return []Finding{p.launchSpace()}
 	}
-	budget := cmp.Or(p.LogBudget, firstLogBudget)
+	budget := cmp.Or(p.LogBudget, ps.FirstLogBudget)
 	if p.Durability != ps.QuorumMemory {
-		budget = min(budget, firstLogBudget)
+		budget = min(budget, ps.FirstLogBudget)
 	}
 	logs, err := p.logsHere()
 	if err != nil {
